@@ -102,7 +102,7 @@ func (r *janitorRound) nodeChanged(name string, versions []lossKind) {
 		return
 	}
 	if taint, here, _ := r.nodes.Find(name); here && taint == lossNone {
-		r.losses.ended(name)
+		r.losses.end(lossKey{node: name})
 	}
 	for kind, s := range map[string]*kubeclient.FilteredStore[place]{kubeclient.KindVolume: r.volumes, kubeclient.KindClaim: r.claims, kubeclient.KindContent: r.contents} {
 		for _, key := range s.Keys(func(p place) bool { return p.node == name }) {
@@ -124,6 +124,7 @@ func (r *janitorRound) run(ctx context.Context) {
 	for _, part := range r.cfg.Beside {
 		parts.Go(func() { part(ctx) })
 	}
+	parts.Go(func() { r.losses.pruneRegularly(ctx, r.lasting) })
 	parts.Go(func() {
 		for r.next(ctx) {
 		}

@@ -66,7 +66,12 @@ func (r *janitorRound) checkContent(ctx context.Context, name, nodeName string) 
 		return 0, err
 	}
 	s.Loss = LossOf(nodeName, node, "")
-	s.lost, s.Marked = r.noted(ctx, s.Now, s.Loss, "", s.C)
+	if s.Loss.kind != lossNone {
+		if s.lost, err = r.lostSince(s.Loss, "", s.Now); err != nil {
+			return 0, err
+		}
+	}
+	s.Marked = r.markedAt(ctx, s.Now, s.Loss, s.lost, s.C)
 	if s.Loss.kind != lossNone {
 		if err := r.observeSnapshot(ctx, &s); err != nil {
 			return 0, err

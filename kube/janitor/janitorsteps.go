@@ -44,18 +44,9 @@ func (r *janitorRound) checkVolume(ctx context.Context, name, node string) (time
 // observe reads what decides the next step, and stops as soon as the rest cannot matter.
 func (r *janitorRound) observe(ctx context.Context, pv *corev1.PersistentVolume, name string) (Observation, error) {
 	s := Observation{Now: time.Now(), Began: r.began, Grace: r.cfg.Grace, Pv: pv}
-	node, err := r.client.Node(ctx, name)
-	if err != nil {
+	err := r.observeLoss(ctx, &s, name)
+	if err != nil || s.broken != nil || s.Loss.kind == lossNone && s.Marked.IsZero() && pv.Annotations[api.AnnotationReclaimPolicy] == "" {
 		return s, err
-	}
-	s.Loss = LossOf(name, node, pv.Annotations[api.AnnotationVolumeGroupLostSince])
-	vg, _, _ := strings.Cut(pv.Spec.CSI.VolumeHandle, "/")
-	if s.Loss.kind == lossNone {
-		r.losses.ended(groupLossKey(name, vg))
-	}
-	s.lost, s.Marked = r.noted(ctx, s.Now, s.Loss, vg, pv)
-	if s.Loss.kind == lossNone && s.Marked.IsZero() && pv.Annotations[api.AnnotationReclaimPolicy] == "" {
-		return s, nil
 	}
 	if s.Claim, s.broken, err = r.boundTo(ctx, pv, name); err != nil || s.broken != nil || s.Loss.kind == lossNone {
 		return s, err
@@ -69,6 +60,23 @@ func (r *janitorRound) observe(ctx context.Context, pv *corev1.PersistentVolume,
 	}
 	s.users = usersOf(pods.Items, s.Claim)
 	return s, nil
+}
+
+// observeLoss determines whether the volume is lost, and since when. broken: the janitor does not believe its node.
+func (r *janitorRound) observeLoss(ctx context.Context, s *Observation, name string) error {
+	node, err := r.client.Node(ctx, name)
+	if err != nil {
+		return err
+	}
+	s.Loss = LossOf(name, node, s.Pv.Annotations[api.AnnotationVolumeGroupLostSince])
+	vg, _, _ := strings.Cut(s.Pv.Spec.CSI.VolumeHandle, "/")
+	if s.Loss.kind == lossNone {
+		r.losses.end(groupLossKey(name, vg))
+	} else if s.lost, s.broken = r.lostSince(s.Loss, vg, s.Now); s.broken != nil {
+		return nil //nolint:nilerr // a part of the observation
+	}
+	s.Marked = r.markedAt(ctx, s.Now, s.Loss, s.lost, s.Pv)
+	return nil
 }
 
 // boundTo reads the claim that a volume is bound to; nil: the volume was never bound, or that claim no longer exists.

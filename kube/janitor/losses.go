@@ -1,74 +1,147 @@
 package janitor
 
 import (
-	"context"
+	"cmp"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // A PersistentVolume may have the annotation AnnotationLostSince although no janitor has recorded this loss: a backup contains the
 // record of an earlier loss, or of another cluster, and a restore tool copies it. So the janitors store on their lease, which no
 // node may write, when they first observed each current loss. A janitor replaces a record that is older than its loss, or than the
 // object that has it; then the grace period begins again.
+//
+// A node creates PersistentVolumes and reports lost volume groups: its token can make up any number of losses. They must neither
+// displace the losses of other nodes nor delay the renewal of the lease.
 
 // lossesBytesMax bounds that annotation: all annotations of an object may have 256 KiB. Further losses are kept only in
 // memory, and their grace periods begin again after a restart.
 const lossesBytesMax = 128 << 10
 
+// lossesOfNodeMax is how many lost volume groups of a node are recorded at once.
+const lossesOfNodeMax = 64
+
 // lossKeyMax is the length of a node's name, a slash, and the UUID of a volume group. Whoever creates a PersistentVolume
 // can write a longer text for either, which must not displace other losses.
 const lossKeyMax = 253 + 1 + 38
 
-// losses holds when the janitors of a cluster first observed each current loss, by lossKey. The elected janitor reads it
-// from the lease, and writes it back with each renewal.
+// losses holds when the janitors of a cluster first observed each current loss. The elected janitor reads it from the lease, and
+// writes it back with each renewal, which waits for the lock: no function holds it for long.
 type losses struct {
 	mu    sync.Mutex
-	since map[string]time.Time
+	since map[string]map[string]time.Time // by the node and the group of the lossKey
 }
 
 // lossKey identifies a loss: of a node, or of a volume group on an existing node.
-func lossKey(l loss, vg string) string {
+type lossKey struct {
+	node  string
+	group string // a slash and the UUID of the volume group; "": the node is lost
+}
+
+// lossRecord is a loss, and when a janitor first observed it.
+type lossRecord struct {
+	key   lossKey
+	since time.Time
+}
+
+// lossKeyOf returns the key of the loss of a volume that is in that volume group.
+func lossKeyOf(l loss, vg string) lossKey {
 	if l.kind == lossGroup {
 		return groupLossKey(l.node, vg)
 	}
-	return l.node
+	return lossKey{node: l.node}
 }
 
-func groupLossKey(node, vg string) string { return node + "/" + vg }
+func groupLossKey(node, vg string) lossKey { return lossKey{node, "/" + vg} }
 
-// seen returns when a loss was first observed: now, if it is new. It drops those that have ended.
-func (l *losses) seen(key string, now time.Time, lasts func(key string) bool) time.Time {
+// String returns the key's form on the lease.
+func (k lossKey) String() string { return k.node + k.group }
+
+func parseLossKey(text string) lossKey {
+	node, vg, ofGroup := strings.Cut(text, "/")
+	if ofGroup {
+		return groupLossKey(node, vg)
+	}
+	return lossKey{node: node}
+}
+
+// record returns when a loss was first observed: now, if it is new. false: it is one of more than lossesOfNodeMax groups of its node,
+// and was not recorded.
+func (l *losses) record(key lossKey, now time.Time) (time.Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if since, known := l.since[key]; known {
-		return since
+	ofNode := l.since[key.node]
+	if since, known := ofNode[key.group]; known {
+		return since, true
 	}
-	maps.DeleteFunc(l.since, func(key string, _ time.Time) bool { return !lasts(key) })
+	if key.group != "" && len(ofNode) >= lossesOfNodeMax {
+		return time.Time{}, false
+	}
+	since := now.UTC().Truncate(time.Second) // the precision of the annotation
+	l.put(lossRecord{key, since})
+	return since, true
+}
+
+func (l *losses) put(r lossRecord) {
 	if l.since == nil {
-		l.since = map[string]time.Time{}
+		l.since = map[string]map[string]time.Time{}
 	}
-	l.since[key] = now.UTC().Truncate(time.Second) // the precision of the annotation
-	return l.since[key]
+	if l.since[r.key.node] == nil {
+		l.since[r.key.node] = map[string]time.Time{}
+	}
+	l.since[r.key.node][r.key.group] = r.since
 }
 
-// ended drops a loss.
-func (l *losses) ended(key string) {
+// end drops a loss.
+func (l *losses) end(key lossKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.since, key)
+	l.drop(key)
 }
 
-// load parses the text of the previous janitor, and ignores text that it cannot parse.
+func (l *losses) drop(key lossKey) {
+	delete(l.since[key.node], key.group)
+	if len(l.since[key.node]) == 0 {
+		delete(l.since, key.node)
+	}
+}
+
+// prune drops the losses that left does not return; false: left does not know them yet. left may search for long, so it runs without
+// the lock. A loss that was recorded meanwhile stays.
+func (l *losses) prune(left func() (map[lossKey]bool, bool)) bool {
+	before := l.all()
+	stay, known := left()
+	if !known {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range before {
+		if !stay[r.key] && l.since[r.key.node][r.key.group].Equal(r.since) {
+			l.drop(r.key)
+		}
+	}
+	return true
+}
+
+// all returns a copy, in no order.
+func (l *losses) all() []lossRecord {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var records []lossRecord
+	for node, ofNode := range l.since {
+		for group, since := range ofNode {
+			records = append(records, lossRecord{lossKey{node, group}, since})
+		}
+	}
+	return records
+}
+
+// load replaces the losses with those in the text of the previous janitor: with none, if it cannot parse the text.
 func (l *losses) load(text string) {
 	var since map[string]time.Time
 	if json.Unmarshal([]byte(text), &since) != nil {
@@ -76,31 +149,49 @@ func (l *losses) load(text string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.since = since
+	l.since = nil
+	for key, at := range since {
+		l.put(lossRecord{parseLossKey(key), at})
+	}
 }
 
-// text returns the text for load. The oldest losses come first, because most of their grace periods has passed.
+// text returns the text for load: the first losses of inOrder that fit.
 func (l *losses) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	keys := slices.SortedFunc(maps.Keys(l.since), func(a, b string) int { return l.since[a].Compare(l.since[b]) })
 	kept, size := map[string]time.Time{}, 0
-	for _, key := range keys {
+	for _, r := range inOrder(l.all()) {
+		key := r.key.String()
 		encoded, err := json.Marshal(key)
-		if err != nil || len(key) > lossKeyMax || !utf8.ValidString(key) {
+		if err != nil || len(key) > lossKeyMax || !utf8.ValidString(key) || strings.Contains(r.key.node, "/") {
 			continue // not a valid node name
 		}
 		size += len(encoded) + len(`:"`+time.RFC3339+`",`)
 		if size > lossesBytesMax {
 			break
 		}
-		kept[key] = l.since[key]
+		kept[key] = r.since
 	}
 	text, err := json.Marshal(kept)
 	if err != nil {
 		return "" // a year of five digits: the grace periods begin again after a restart
 	}
 	return string(text)
+}
+
+// inOrder returns the lost nodes, then the oldest lost group of each node, then the second oldest of each node, and so on: a node that
+// reports many cannot displace the losses of others. Among equals the older comes first, because most of its grace period has passed.
+func inOrder(records []lossRecord) []lossRecord {
+	slices.SortFunc(records, func(a, b lossRecord) int {
+		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key.node, b.key.node), cmp.Compare(a.key.group, b.key.group))
+	})
+	groups, rank := map[string]int{}, map[lossKey]int{} // groups: how many of a node have a rank
+	for _, r := range records {
+		if r.key.group != "" {
+			groups[r.key.node]++
+			rank[r.key] = groups[r.key.node]
+		}
+	}
+	slices.SortStableFunc(records, func(a, b lossRecord) int { return cmp.Compare(rank[a.key], rank[b.key]) })
+	return records
 }
 
 // noteAt returns the time to record for a loss now: never before the object was created, nor before the loss, by any clock.
@@ -122,34 +213,4 @@ func RecordedAt(note string, now, created, lost time.Time) time.Time {
 		return time.Time{}
 	}
 	return at
-}
-
-// noted returns when the janitors first observed an object's loss, and when one of them recorded it on the object; zero:
-// none did.
-func (r *janitorRound) noted(ctx context.Context, now time.Time, l loss, vg string, o metav1.Object) (lost, marked time.Time) {
-	note := o.GetAnnotations()[api.AnnotationLostSince]
-	if l.kind == lossNone {
-		marked, _ = time.Parse(time.RFC3339, note) // stepClearLoss removes it, even if another client wrote it; text that is not a time counts as no record
-		return time.Time{}, marked
-	}
-	created := o.GetCreationTimestamp().Time
-	lost = r.losses.seen(lossKey(l, vg), now, r.lasts)
-	marked = RecordedAt(note, now, created, lost)
-	if marked.IsZero() && note != "" {
-		r.log.WarnContext(ctx, "the annotation "+api.AnnotationLostSince+" is not a janitor's record of this loss; replacing it, and the grace period begins now",
-			"object", o.GetName(), "says", kubeclient.Quoted(note), "created", created, "lost", lost, "loss", l.String())
-	}
-	return lost, marked
-}
-
-// lasts reports whether a loss may last: its node is not back, and objects that were lost with it are left.
-func (r *janitorRound) lasts(key string) bool {
-	node, vg, ofGroup := strings.Cut(key, "/")
-	if taint, here, _ := r.nodes.Find(node); here && taint == lossNone && !ofGroup {
-		return false
-	}
-	lost := func(p place) bool {
-		return p.node == node && (!ofGroup || !p.alone && strings.HasPrefix(p.handle, vg+"/"))
-	}
-	return !r.volumes.IsSynced() || len(r.volumes.Keys(lost)) > 0 || len(r.contents.Keys(lost)) > 0
 }

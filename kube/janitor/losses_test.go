@@ -1,10 +1,13 @@
 package janitor
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -122,32 +125,155 @@ func TestLossAnnotationIsWrittenOnce(t *testing.T) {
 	}
 }
 
+// recorded records a loss, and fails if the losses refuse it.
+func recorded(t *testing.T, l *losses, key lossKey, now time.Time) time.Time {
+	t.Helper()
+	since, ok := l.record(key, now)
+	if !ok {
+		t.Errorf("the loss %s is not recorded", key)
+	}
+	return since
+}
+
 // TestLossesSurviveJanitorRestart: the next janitor knows the start of each loss; losses that have ended, or of which no object
 // is left, are dropped.
 func TestLossesSurviveJanitorRestart(t *testing.T) {
-	now := time.Now()
-	all := func(string) bool { return true }
+	now, n, group := time.Now(), lossKey{node: "n"}, groupLossKey("m", kubetest.TestVG)
 	var first, second losses
-	since := first.seen("n", now, all)
-	first.seen("m/"+kubetest.TestVG, now, all)
+	since := recorded(t, &first, n, now)
+	recorded(t, &first, group, now)
 	second.load(first.text())
-	if again := second.seen("n", now.Add(time.Hour), all); !again.Equal(since) || since.After(now) || now.Sub(since) > time.Second {
-		t.Errorf("seen at %s, then at %s", since, again)
+	for _, key := range []lossKey{n, group} {
+		if again := recorded(t, &second, key, now.Add(time.Hour)); !again.Equal(since) || since.After(now) || now.Sub(since) > time.Second {
+			t.Errorf("%s: seen at %s, then at %s", key, since, again)
+		}
 	}
-	second.ended("n")
-	if again := second.seen("n", now.Add(time.Hour), func(key string) bool { return key == "n" }); again.Equal(since) {
+	second.end(n)
+	if again := recorded(t, &second, n, now.Add(time.Hour)); again.Equal(since) {
 		t.Error("a loss that has ended is kept")
 	}
-	if text := second.text(); strings.Contains(text, kubetest.TestVG) {
-		t.Errorf("what no longer lasts is kept: %s", text)
+	if !second.prune(func() (map[lossKey]bool, bool) { return map[lossKey]bool{n: true}, true }) || strings.Contains(second.text(), kubetest.TestVG) {
+		t.Errorf("what no longer lasts is kept: %s", second.text())
 	}
 	second.load(`{"` + strings.Repeat("<", lossesBytesMax) + `": "2020-01-02T03:04:05Z", "n": "2026-01-02T03:04:05Z"}`)
 	for i := range 5000 {
-		second.seen(fmt.Sprintf("%0250d", i), now.Add(2*time.Hour), all)
+		recorded(t, &second, lossKey{node: fmt.Sprintf("%0250d", i)}, now.Add(2*time.Hour))
 	}
 	if text := second.text(); len(text) > lossesBytesMax || !strings.Contains(text, `"n":`) {
 		t.Errorf("%d bytes are written, the oldest among them: %t", len(text), strings.Contains(text, `"n":`))
 	}
+}
+
+// TestLossesOfOneNodeDisplaceNoOthers: nodes report the loss of as many volume groups as they can make up. The lease has the later losses of
+// other nodes all the same, and the janitor remembers a limited number.
+func TestLossesOfOneNodeDisplaceNoOthers(t *testing.T) {
+	now := time.Now()
+	var l, next losses
+	for node := range 60 {
+		for group := range 1000 {
+			l.record(groupLossKey(fmt.Sprintf("forger-%d", node), fmt.Sprintf("%038d", group)), now.Add(-time.Hour))
+		}
+	}
+	if most := 60 * lossesOfNodeMax; len(l.all()) > most {
+		t.Errorf("%d losses are remembered, want at most %d", len(l.all()), most)
+	}
+	var honest []lossKey
+	for i := range 600 {
+		honest = append(honest, lossKey{node: fmt.Sprintf("gone-%d", i)}, groupLossKey(fmt.Sprintf("node-%d", i), kubetest.TestVG))
+	}
+	for _, key := range honest {
+		recorded(t, &l, key, now)
+	}
+	text := l.text()
+	if len(text) > lossesBytesMax+len(`{}`) {
+		t.Errorf("%d bytes are written", len(text))
+	}
+	next.load(text)
+	for _, key := range honest {
+		if since := recorded(t, &next, key, now.Add(time.Hour)); since.After(now) {
+			t.Fatalf("the loss %s is not on the lease: the next janitor observes it first at %s", key, since)
+		}
+	}
+}
+
+// TestLeaseDoesNotWaitForSearch: however many losses there are, the janitor searches once a minute for those that have ended, and the lease
+// can be written meanwhile. A loss that is recorded during the search stays.
+func TestLeaseDoesNotWaitForSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const minutes, nodes = 10, 600
+		var l losses
+		var searches atomic.Int64
+		search := func() (map[lossKey]bool, bool) {
+			searches.Add(1)
+			if !l.mu.TryLock() {
+				t.Error("the search holds the lock that the renewal of the lease needs")
+				return nil, true
+			}
+			l.mu.Unlock()
+			l.end(lossKey{node: "meanwhile"})
+			recorded(t, &l, lossKey{node: "meanwhile"}, time.Now())
+			return nil, true
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go l.pruneRegularly(ctx, search)
+		time.Sleep(time.Second / 2) // no loss is recorded at the time of a search
+		for i := range nodes {
+			time.Sleep(minutes * time.Minute / nodes)
+			recorded(t, &l, lossKey{node: fmt.Sprintf("gone-%d", i)}, time.Now())
+		}
+		if n := searches.Load(); n < minutes || n > minutes+1 {
+			t.Errorf("%d searches in %d minutes", n, minutes)
+		}
+		time.Sleep(pruneEvery)
+		synctest.Wait()
+		if left := l.all(); len(left) != 1 || left[0].key.node != "meanwhile" {
+			t.Errorf("%d losses are left, want the one that was recorded during the search", len(left))
+		}
+		stop()
+		synctest.Wait()
+	})
+}
+
+// TestSearchVisitsEachObjectOnce: a search for ended losses does not take longer the more losses there are.
+func TestSearchVisitsEachObjectOnce(t *testing.T) {
+	const nodes, ofNode = 600, 30
+	visits := 0
+	volumes := func(yield func(place) bool) {
+		for i := range nodes * ofNode {
+			visits++
+			if !yield(place{node: fmt.Sprint(i % nodes), handle: fmt.Sprintf("group-%d/pvc-%d", i, i)}) {
+				return
+			}
+		}
+	}
+	left := lossesOf(volumes, func(func(place) bool) {}, func(string) bool { return false })
+	if visits != nodes*ofNode || len(left) != nodes+nodes*ofNode {
+		t.Errorf("%d losses of %d volumes were found in %d visits", len(left), nodes*ofNode, visits)
+	}
+}
+
+// TestNodeWithTooManyLostGroupsIsIgnored: nothing is done for the volumes of further groups, and an event says so.
+func TestNodeWithTooManyLostGroupsIsIgnored(t *testing.T) {
+	pv := kubetest.VolumeOn("n", "data")
+	pv.Annotations = map[string]string{api.AnnotationVolumeGroupLostSince: "2026-01-02T03:04:05Z"}
+	r, sent := recordedRound(t, map[string]any{
+		"GET /api/v1/persistentvolumes/pvc-data": pv, "GET /api/v1/nodes/n": nodeNamed("n"),
+		"POST /api/v1/namespaces/default/events": &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}},
+	})
+	for i := range lossesOfNodeMax {
+		recorded(t, &r.losses, groupLossKey("n", fmt.Sprint(i)), time.Now())
+	}
+	again, err := r.checkVolume(t.Context(), "pvc-data", "n")
+	if err != nil || again == 0 {
+		t.Errorf("next check in %s, %v", again, err)
+	}
+	if got := sent(); !slices.Contains(got, "POST /api/v1/namespaces/default/events") || slices.Contains(got, "PATCH /api/v1/persistentvolumes/pvc-data") {
+		t.Errorf("requests %q", got)
+	}
+}
+
+func nodeNamed(name string) *corev1.Node {
+	return &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 // TestWhenALossEnds: a loss ends when its node returns, and when its last object is deleted.
@@ -155,17 +281,24 @@ func TestWhenALossEnds(t *testing.T) {
 	r, _ := recordedRound(t, nil)
 	onGroup, onNode := kubetest.VolumeOn("n", "data"), kubetest.VolumeOn("gone", "more")
 	onGroup.Annotations = map[string]string{api.AnnotationVolumeGroupLostSince: "2026-01-02T03:04:05Z"}
-	if !r.lasts("anything") {
-		t.Error("a loss ends before the volumes are listed")
-	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	if r.volumes.Replace([]any{onGroup, onNode}, "") != nil || r.nodes.Replace([]any{node}, "") != nil {
-		t.Fatal("no watch")
-	}
-	for key, want := range map[string]bool{
-		"n": false, "gone": true, "never": false, "n/" + kubetest.TestVG: true, "n/other": false, "gone/" + kubetest.TestVG: false,
+	content := kubetest.ContentOf("a", "uid", kubetest.TestVG+"/s-1")
+	for _, list := range []func() error{
+		func() error { return r.nodes.Replace([]any{nodeNamed("n")}, "") },
+		func() error { return r.volumes.Replace([]any{onGroup, onNode}, "") },
+		func() error { return r.contents.Replace([]any{content}, "") },
 	} {
-		if got := r.lasts(key); got != want {
+		if _, known := r.lasting(); known {
+			t.Error("losses end before all objects are listed")
+		}
+		if list() != nil {
+			t.Fatal("no watch")
+		}
+	}
+	left, known := r.lasting()
+	for key, want := range map[string]bool{
+		"n": false, "gone": true, "never": false, "node-1": true, "n/" + kubetest.TestVG: true, "n/other": false, "gone/" + kubetest.TestVG: false,
+	} {
+		if got := left[parseLossKey(key)]; got != want || !known {
 			t.Errorf("%s lasts: %t, want %t", key, got, want)
 		}
 	}
@@ -185,7 +318,7 @@ func FuzzLosses(f *testing.F) {
 		}
 		var l, next losses
 		l.load(lease)
-		since := l.seen(key, at, func(string) bool { return true })
+		since := recorded(t, &l, lossKey{node: key}, at)
 		text := l.text()
 		if next.load(text); next.text() != text || len(text) > lossesBytesMax+len(`{}`) {
 			t.Errorf("%q is read as %q", text, next.text())
