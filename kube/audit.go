@@ -108,7 +108,7 @@ func (a *Agent) auditOnce(ctx context.Context) error {
 	return a.reportOrphans(ctx, orphans)
 }
 
-// notLost removes the annotations of a loss: this node and the volume are present.
+// notLost removes the annotations of a loss: this node and the volume are present. The janitor then reports the return on the claim.
 func (a *Agent) notLost(ctx context.Context, pv *corev1.PersistentVolume) error {
 	if !kubeclient.IsOn(pv, a.node) || pv.Annotations[api.AnnotationLostSince] == "" && pv.Annotations[api.AnnotationVolumeGroupLostSince] == "" {
 		return nil

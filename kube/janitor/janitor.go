@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -90,7 +91,7 @@ func (j *Janitor) newRound() *janitorRound {
 		return func(key string, _ []place) { r.queue.Add(kubeclient.ObjectKey{Kind: kind, Key: key}) }
 	}
 	r.nodes = &kubeclient.FilteredStore[lossKind]{Key: kubeclient.KeyOfObject, Keep: keepNode, Strip: stripNode, Changed: r.nodeChanged}
-	r.volumes = &kubeclient.FilteredStore[place]{Key: kubeclient.KeyOfObject, Keep: KeepVolume, Strip: StripVolume, Changed: add(kubeclient.KindVolume)}
+	r.volumes = &kubeclient.FilteredStore[place]{Key: kubeclient.KeyOfObject, Keep: KeepVolume, Strip: StripVolume, Changed: r.volumeChanged}
 	r.claims = &kubeclient.FilteredStore[place]{Key: kubeclient.KeyOfObject, Keep: KeepSelecting, Strip: StripSelecting, Changed: add(kubeclient.KindClaim)}
 	r.contents = &kubeclient.FilteredStore[place]{Key: kubeclient.KeyOfObject, Keep: KeepContent, Strip: StripContent, Changed: add(kubeclient.KindContent)}
 	return r
@@ -109,6 +110,20 @@ func (r *janitorRound) nodeChanged(name string, versions []lossKind) {
 			r.queue.Add(kubeclient.ObjectKey{Kind: kind, Key: key})
 		}
 	}
+}
+
+// kindReturned is the kind in the queue of a volume that has no annotation of a loss any more.
+const kindReturned = "returned " + kubeclient.KindVolume
+
+// volumeChanged queues a volume. When its last annotation of a loss is removed, by its node's driver or by this janitor, the loss of its
+// volume group ends.
+func (r *janitorRound) volumeChanged(name string, versions []place) {
+	if len(versions) == 2 && !versions[0].alone && versions[1].alone {
+		vg, _, _ := strings.Cut(versions[1].handle, "/")
+		r.losses.end(groupLossKey(versions[1].node, vg))
+		r.queue.Add(kubeclient.ObjectKey{Kind: kindReturned, Key: name})
+	}
+	r.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindVolume, Key: name})
 }
 
 func (r *janitorRound) run(ctx context.Context) {
@@ -184,6 +199,8 @@ func (r *janitorRound) check(ctx context.Context, object kubeclient.ObjectKey) (
 	switch object.Kind {
 	case kubeclient.KindVolume:
 		s, do = r.volumes, r.checkVolume
+	case kindReturned:
+		s, do = r.volumes, r.checkReturned
 	case kubeclient.KindClaim:
 		s, do = r.claims, r.checkClaim
 	default:
@@ -197,7 +214,7 @@ func (r *janitorRound) check(ctx context.Context, object kubeclient.ObjectKey) (
 	switch {
 	case !known:
 		return kubeclient.BackoffFirst, nil // the nodes have not been listed yet: none counts as lost
-	case here && taint == lossNone && p.alone:
+	case here && taint == lossNone && p.alone && object.Kind != kindReturned:
 		return 0, nil
 	}
 	return do(ctx, object.Key, p.node)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -61,6 +62,104 @@ func TestUnreachableNodeIsPolled(t *testing.T) {
 	again, err = r.checkVolume(t.Context(), "pvc-1", "n")
 	if err != nil || again != 0 {
 		t.Errorf("without a note: next check in %s, %v", again, err)
+	}
+}
+
+// TestReturnedVolumeGroupEndsItsLoss: the driver on a node removes all annotations of a loss at once. The owner of the claim has an event that
+// says so, and a later loss of the group has its own grace period.
+func TestReturnedVolumeGroupEndsItsLoss(t *testing.T) {
+	pv, node := kubetest.VolumeOn("n", "data"), nodeNamed("n")
+	r, sent := recordedRound(t, map[string]any{
+		"GET /api/v1/persistentvolumes/pvc-data": pv, "GET /api/v1/nodes/n": node,
+		"GET /api/v1/namespaces/ns/persistentvolumeclaims/data": kubetest.Claim("data", "late", "pvc-data"),
+		"POST /api/v1/namespaces/ns/events":                     &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}},
+	})
+	lost, before := pv.DeepCopy(), time.Now().Add(-time.Hour)
+	lost.Annotations = map[string]string{api.AnnotationVolumeGroupLostSince: "2026-01-02T03:04:05Z", api.AnnotationLostSince: "2026-01-02T03:04:06Z"}
+	key := groupLossKey("n", kubetest.TestVG)
+	recorded(t, &r.losses, key, before)
+	if r.nodes.Replace([]any{node}, "") != nil || r.volumes.Replace([]any{lost}, "") != nil {
+		t.Fatal("no watch")
+	}
+	if err := r.volumes.Update(pv); err != nil {
+		t.Fatal(err)
+	}
+	worked(t, r)
+	if since := recorded(t, &r.losses, key, time.Now()); since.Before(before.Add(time.Minute)) {
+		t.Errorf("the next loss of the group counts from %s", since)
+	}
+	resolved := r.events.Object(kubeclient.Event{About: kubeclient.AboutClaim("ns", "data", "claim-data"), Reason: api.ReasonVolumeLostResolved}, time.Now())
+	if times := r.events.Counts["ns/"+resolved.Name].Times; times != 1 {
+		t.Errorf("the event %s was written %d times; requests: %q", resolved.Reason, times, sent())
+	}
+	requests := len(sent())
+	if err := r.volumes.Update(pv); err != nil {
+		t.Fatal(err)
+	}
+	worked(t, r)
+	if got := sent()[requests:]; len(got) > 0 {
+		t.Errorf("a volume without annotations costs requests: %q", got)
+	}
+}
+
+// worked does the steps for all objects in the queue.
+func worked(t *testing.T, r *janitorRound) {
+	t.Helper()
+	for r.queue.Len() > 0 {
+		r.next(t.Context())
+	}
+}
+
+// TestEventsOfReturnedVolumes: which volumes whose annotations were removed have an event on their claim.
+func TestEventsOfReturnedVolumes(t *testing.T) {
+	noted := func(annotation, text string) func(*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
+		return func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) {
+			pv.Annotations = map[string]string{annotation: text}
+		}
+	}
+	nothing := func(*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {}
+	for name, c := range map[string]struct {
+		change func(*corev1.PersistentVolume, *corev1.PersistentVolumeClaim)
+		node   *corev1.Node
+		want   bool
+	}{
+		"back":                         {nothing, nodeNamed("n"), true},
+		"the node is gone":             {nothing, nil, false},
+		"the node is out of service":   {nothing, tainted(corev1.TaintNodeOutOfService), false},
+		"lost again":                   {noted(api.AnnotationVolumeGroupLostSince, "2026-01-02T03:04:05Z"), nodeNamed("n"), false},
+		"its policy is not yet undone": {noted(api.AnnotationReclaimPolicy, "Delete"), nodeNamed("n"), false},
+		"its claim is being deleted": {func(_ *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) {
+			claim.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		}, nodeNamed("n"), false},
+		"another claim has the name": {func(_ *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) {
+			claim.UID = "another"
+		}, nodeNamed("n"), false},
+		"the claim names another volume": {func(_ *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) {
+			claim.Spec.VolumeName = "pvc-other"
+		}, nodeNamed("n"), false},
+		"released": {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) {
+			pv.Status.Phase = corev1.VolumeReleased
+		}, nodeNamed("n"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pv, claim := kubetest.VolumeOn("n", "data"), kubetest.Claim("data", "late", "pvc-data")
+			c.change(pv, claim)
+			answers := map[string]any{
+				"GET /api/v1/persistentvolumes/pvc-data": pv, "GET /api/v1/namespaces/ns/persistentvolumeclaims/data": claim,
+				"POST /api/v1/namespaces/ns/events": &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}},
+			}
+			if c.node != nil {
+				c.node.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
+				answers["GET /api/v1/nodes/n"] = c.node
+			}
+			r, sent := recordedRound(t, answers)
+			if _, err := r.checkReturned(t.Context(), "pvc-data", "n"); err != nil {
+				t.Fatal(err)
+			}
+			if got := slices.Contains(sent(), "POST /api/v1/namespaces/ns/events"); got != c.want {
+				t.Errorf("an event is written: %t", got)
+			}
+		})
 	}
 }
 

@@ -124,7 +124,7 @@ func (r *janitorRound) do(ctx context.Context, s Observation, what step) (time.D
 	case stepNothing:
 		return 0, nil
 	case stepClearLoss:
-		return 0, r.clearLoss(ctx, s)
+		return 0, r.restoreVolume(ctx, s)
 	case stepMark:
 		s.Marked = noteAt(s.Now, s.Pv.CreationTimestamp.Time, s.lost)
 		if err := r.client.Annotate(ctx, s.Pv, map[string]any{api.AnnotationLostSince: s.Marked.Format(time.RFC3339)}); err != nil {
@@ -194,18 +194,31 @@ func (r *janitorRound) reportLost(ctx context.Context, s Observation) (time.Dura
 			at.UTC().Format(time.RFC3339), api.AnnotationOnNodeLoss, api.OnNodeLossRelease))
 }
 
-func (r *janitorRound) clearLoss(ctx context.Context, s Observation) error {
+// restoreVolume undoes what the janitor has done to a volume that is back. checkReturned reports it.
+func (r *janitorRound) restoreVolume(ctx context.Context, s Observation) error {
 	if s.Pv.Annotations[api.AnnotationReclaimPolicy] != "" && s.Pv.Spec.ClaimRef != nil && (s.Claim == nil || s.Claim.DeletionTimestamp != nil) {
-		return r.clearLateLoss(ctx, s)
+		return r.retainReturned(ctx, s)
 	}
-	if err := r.client.Change(ctx, s.Pv, map[string]any{api.AnnotationLostSince: nil, api.AnnotationReclaimPolicy: nil}, policyBefore(s.Pv)); err != nil {
-		return err
+	return r.client.Change(ctx, s.Pv, map[string]any{api.AnnotationLostSince: nil, api.AnnotationReclaimPolicy: nil}, policyBefore(s.Pv))
+}
+
+// checkReturned reports on the claim that a volume is back. The volume's annotations of a loss were removed, by restoreVolume or by the
+// driver on its node.
+func (r *janitorRound) checkReturned(ctx context.Context, name, nodeName string) (time.Duration, error) {
+	pv, err := r.client.Volume(ctx, name)
+	if err != nil || pv == nil || kubeclient.NodeOf(pv) != nodeName || pv.Status.Phase != corev1.VolumeBound || len(kubeclient.Only(pv.Annotations, volumeNotes...)) > 0 {
+		return 0, err
 	}
-	if s.Claim == nil || s.Pv.Status.Phase != corev1.VolumeBound || s.Pv.Annotations[api.AnnotationVolumeGroupLostSince] != "" {
-		return nil
+	node, err := r.client.Node(ctx, nodeName)
+	if err != nil || LossOf(nodeName, node, "").kind != lossNone {
+		return 0, err
 	}
-	return r.report(ctx, s, corev1.EventTypeNormal, api.ReasonVolumeLostResolved,
-		"Resolved: the node of this claim's volume is back. The janitor deleted nothing")
+	claim, broken, err := r.boundTo(ctx, pv, nodeName)
+	if err != nil || broken != nil || claim == nil || claim.DeletionTimestamp != nil {
+		return 0, err
+	}
+	return 0, r.report(ctx, Observation{Pv: pv, Claim: claim, Loss: loss{node: nodeName}}, corev1.EventTypeNormal, api.ReasonVolumeLostResolved,
+		"Resolved: the node or volume group of this claim's volume is back. The janitor deleted nothing")
 }
 
 // policyBefore is the reclaim policy that deleteClaim recorded before it set Retain; "": none. deleteClaim records only
@@ -218,14 +231,14 @@ func policyBefore(pv *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPol
 	return ""
 }
 
-// clearLateLoss retains a volume that is back although its claim is being deleted: nothing can stop that deletion.
-func (r *janitorRound) clearLateLoss(ctx context.Context, s Observation) error {
+// retainReturned retains a volume that is back although its claim is being deleted: nothing can stop that deletion.
+func (r *janitorRound) retainReturned(ctx context.Context, s Observation) error {
 	if err := r.client.Annotate(ctx, s.Pv, map[string]any{api.AnnotationLostSince: nil, api.AnnotationReclaimPolicy: nil, api.AnnotationAbandonedSince: s.Now.UTC().Format(time.RFC3339)}); err != nil {
 		return err
 	}
 	s.Claim = nil // the claim is being deleted: write the event on the volume
 	return r.report(ctx, s, corev1.EventTypeNormal, api.ReasonVolumeAbandoned, fmt.Sprintf(
-		"the node of this volume is back, but its claim was deleted meanwhile. Logical volume %s is kept with its data", s.Pv.Spec.CSI.VolumeHandle))
+		"the node or volume group of this volume is back, but its claim was deleted meanwhile. Logical volume %s is kept with its data", s.Pv.Spec.CSI.VolumeHandle))
 }
 
 // deleteClaim first sets the policy Retain: otherwise a node that returns while the claim is deleted would remove the data.

@@ -69,7 +69,7 @@ type step int
 
 const (
 	stepNothing     step = iota
-	stepClearLoss        // The volume is back: remove the annotations and report it.
+	stepClearLoss        // The volume is back: remove the annotations.
 	stepMark             // Record when the loss was first observed, which begins the grace period. The time of a taint does not count.
 	stepReport           // Report what the owner can do; check again after the grace period, or when the event expires.
 	stepInUse            // Report that a running pod uses the claim.

@@ -159,6 +159,9 @@ func TestReturningNodeClearsLoss(t *testing.T) {
 	plug()
 	untilNoted("nodelvm.io/volume-group-lost-since", false)
 	untilNoted("nodelvm.io/lost-since", false)
+	if text := eventOn(t, claim.Namespace, claim.Name, "VolumeLostResolved"); !strings.Contains(text, "volume group") {
+		t.Errorf("the claim is told %q", text)
+	}
 	time.Sleep(grace)
 	expectKept(t, claim)
 
