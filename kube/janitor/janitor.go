@@ -33,8 +33,8 @@ type JanitorConfig struct {
 // write other nodes' objects. One janitor of a cluster is active, under its own service account, and only where an admin
 // installed it.
 //
-// An idle Janitor costs one watch each on nodes, volumes, claims and snapshot contents. It keeps only names in memory, and
-// reads an object from the API server before it decides on it.
+// An idle Janitor costs one watch each on nodes, volumes, claims and snapshot contents, and the renewals of its lease; what runs beside
+// it has its own watches. It keeps only names in memory, and reads an object from the API server before it decides on it.
 type Janitor struct {
 	client *kubeclient.Client
 	cfg    JanitorConfig
