@@ -14,3 +14,8 @@ func ProvisionerOf(annotations map[string]string) string {
 	}
 	return annotations[AnnotationStorageProvisionerBeta]
 }
+
+// ReleasesOnNodeLoss reports whether a StorageClass or VolumeSnapshotClass is one of this driver's and says release.
+func ReleasesOnNodeLoss(driver string, annotations map[string]string) bool {
+	return driver == DriverName && annotations[AnnotationOnNodeLoss] == OnNodeLossRelease
+}

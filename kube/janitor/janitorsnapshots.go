@@ -173,5 +173,5 @@ func (r *janitorRound) snapshotReleases(ctx context.Context, name string) (bool,
 	if _, err := kubeclient.Get(ctx, r.client.Snapshots, "volumesnapshotclasses", "", name, &class); err != nil {
 		return false, fmt.Errorf("cannot read VolumeSnapshotClass %s: %w", name, err)
 	}
-	return class.Driver == api.DriverName && class.Annotations[api.AnnotationOnNodeLoss] == api.OnNodeLossRelease, nil
+	return api.ReleasesOnNodeLoss(class.Driver, class.Annotations), nil
 }

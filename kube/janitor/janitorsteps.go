@@ -107,7 +107,7 @@ func (r *janitorRound) releases(ctx context.Context, pv *corev1.PersistentVolume
 		return false, nil
 	}
 	class, err := r.class(ctx, name)
-	return err == nil && class.Provisioner == api.DriverName && class.Annotations[api.AnnotationOnNodeLoss] == api.OnNodeLossRelease, err
+	return err == nil && api.ReleasesOnNodeLoss(class.Provisioner, class.Annotations), err
 }
 
 // class reads a storage class; a missing one has no provisioner.

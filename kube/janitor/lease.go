@@ -87,7 +87,8 @@ func (e *election) renewOrAcquire(ctx context.Context) (held bool, err error) {
 	now := metav1.NowMicro()
 	if lease == nil {
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: e.name}}
-		e.claim(lease, now)
+		e.setHolder(lease, now)
+		e.passLosses(lease)
 		err := e.client.Leases.Post().Namespace(e.namespace).Resource("leases").Body(lease).Do(ctx).Error()
 		return err == nil, kubeclient.UnlessConflict(err)
 	}
@@ -99,24 +100,29 @@ func (e *election) renewOrAcquire(ctx context.Context) (held bool, err error) {
 			return false, nil
 		}
 	}
-	e.claim(lease, now)
+	e.setHolder(lease, now)
+	e.passLosses(lease)
 	return e.write(ctx, lease)
 }
 
-func (e *election) claim(lease *coordinationv1.Lease, now metav1.MicroTime) {
+func (e *election) setHolder(lease *coordinationv1.Lease, now metav1.MicroTime) {
 	if ptr.Deref(lease.Spec.HolderIdentity, "") != e.holder {
 		lease.Spec.AcquireTime = &now
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 	}
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &e.holder, &now
 	lease.Spec.LeaseDurationSeconds = ptr.To(max(1, int32(e.lasts/time.Second)))
+}
+
+// passLosses takes the previous holder's losses from the lease, unless this process leads already, and stores them on it.
+func (e *election) passLosses(lease *coordinationv1.Lease) {
 	if !e.leading {
 		e.losses.load(lease.Annotations[api.AnnotationLosses])
 	}
-	e.keepLosses(lease)
+	e.storeLosses(lease)
 }
 
-func (e *election) keepLosses(lease *coordinationv1.Lease) {
+func (e *election) storeLosses(lease *coordinationv1.Lease) {
 	if lease.Annotations == nil {
 		lease.Annotations = map[string]string{}
 	}
@@ -130,7 +136,7 @@ func (e *election) release(ctx context.Context) {
 	lease, err := e.read(ctx)
 	if err == nil && lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") == e.holder {
 		lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To(""), ptr.To(metav1.NowMicro())
-		e.keepLosses(lease)
+		e.storeLosses(lease)
 		_, err = e.write(ctx, lease)
 	}
 	if err != nil {

@@ -150,7 +150,7 @@ func keepVolume(o any) (volume, bool) {
 
 func keepReleased(o any) (string, bool) {
 	c, ok := o.(*storagev1.StorageClass)
-	if !ok || c.Provisioner != api.DriverName || c.Annotations[api.AnnotationOnNodeLoss] != api.OnNodeLossRelease {
+	if !ok || !api.ReleasesOnNodeLoss(c.Provisioner, c.Annotations) {
 		return "", false
 	}
 	return c.Name, true
