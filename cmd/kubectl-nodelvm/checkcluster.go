@@ -39,7 +39,7 @@ func checkDaemonSet(f *facts, found func(where, what, fix string)) {
 	switch set := f.daemonSet; {
 	case f.unreadable[theDaemonSets]:
 	case set == nil:
-		found("DaemonSet nodelvm", "no DaemonSet has the labels "+driverPods, "install nodelvm (helm install, or kubectl apply -f nodelvm.yaml)")
+		found("DaemonSet nodelvm", "no DaemonSet of privileged pods has the labels "+driverPods, "install nodelvm (helm install, or kubectl apply -f nodelvm.yaml)")
 	case set.Status.DesiredNumberScheduled == 0:
 		found("DaemonSet "+set.Namespace+"/"+set.Name, "the DaemonSet selects no node", "check its nodeSelector and affinity, and the labels of the nodes")
 	}

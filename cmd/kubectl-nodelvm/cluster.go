@@ -21,11 +21,6 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// driverPods selects the driver's pods; the chart sets these labels.
-const (
-	driverPods = "app.kubernetes.io/name=nodelvm,app.kubernetes.io/component=node"
-)
-
 // cluster reads from one API server. It uses a REST client, because the generated clientset links the types of every API group.
 type cluster struct {
 	api         rest.Interface
@@ -55,13 +50,6 @@ func newCluster(config *rest.Config, nodeTimeout time.Duration) (*cluster, error
 // get reads the object or list at a path of the API.
 func (c *cluster) get(ctx context.Context, path string, into runtime.Object) error {
 	return c.api.Get().AbsPath(path).Do(ctx).Into(into)
-}
-
-// drivers lists the driver's pods.
-func (c *cluster) drivers(ctx context.Context) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	err := c.api.Get().AbsPath("/api/v1/pods").Param("labelSelector", driverPods).Do(ctx).Into(&list)
-	return list.Items, err
 }
 
 // pods lists the pods of one namespace, or of all.

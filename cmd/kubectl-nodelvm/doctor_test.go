@@ -80,7 +80,7 @@ var faults = []fault{
 	{"no CSIDriver", func(f *facts) { f.driver = nil }, "driver object", "CSIDriver nodelvm.io", "no CSIDriver object"},
 	{"attachRequired", func(f *facts) { f.driver.Spec.AttachRequired = nil }, "driver object", "CSIDriver nodelvm.io", "attachRequired is true"},
 	{"no storageCapacity", func(f *facts) { f.driver.Spec.StorageCapacity = ptr.To(false) }, "driver object", "CSIDriver nodelvm.io", "storageCapacity"},
-	{"no DaemonSet", func(f *facts) { f.daemonSet, f.snapshots = nil, false }, "daemonset", "DaemonSet nodelvm", "no DaemonSet has the labels"},
+	{"no DaemonSet", func(f *facts) { f.daemonSet, f.snapshots = nil, false }, "daemonset", "DaemonSet nodelvm", "no DaemonSet of privileged pods has the labels"},
 	{"DaemonSet without nodes", func(f *facts) { f.daemonSet.Status.DesiredNumberScheduled = 0 }, "daemonset", "DaemonSet nodelvm-system/nodelvm", "the DaemonSet selects no node"},
 	{"pods that are refused", func(f *facts) { f.pods, f.answers, f.volumes = nil, nil, nil }, "missing pods", "DaemonSet nodelvm-system/nodelvm",
 		"the DaemonSet selects 2 nodes, but 0 have a driver pod"},

@@ -93,7 +93,9 @@ func (c *command) completeNodes(ctx context.Context) (names []cobra.Completion) 
 		return nil
 	}
 	for _, pod := range pods {
-		names = append(names, pod.Spec.NodeName)
+		if node := pod.Spec.NodeName; node != "" && !slices.Contains(names, node) {
+			names = append(names, node)
+		}
 	}
 	return names
 }
@@ -123,21 +125,29 @@ func (c *cluster) leftOn(ctx context.Context, node string) (rows []leftRow, sile
 		return nil, nil, err
 	}
 	drivers = slices.DeleteFunc(drivers, func(pod corev1.Pod) bool { return pod.Spec.NodeName != node })
-	a := answer{node: node, err: errNoDriverThere}
-	if list := c.answers(ctx, drivers, nil); len(list) > 0 {
-		a = list[0]
-	}
-	if silent = a.err; silent == nil && a.gap() != "" {
-		silent = errors.New(a.gap())
-	}
-	return leftRows(node, volumes, usersOf(pods), contents, a), silent, nil
+	answers := c.answers(ctx, drivers, nil)
+	return leftRows(node, volumes, usersOf(pods), contents, answers), incomplete(answers), nil
 }
 
-// leftRows lists claims, volumes without one, snapshots, and orphans on the disks.
-func leftRows(node string, volumes []corev1.PersistentVolume, users map[string][]user, contents []content, a answer) []leftRow {
+// incomplete returns why the answers of a node's driver pods may lack a volume, or nil if each lists all that is on the disks.
+func incomplete(answers []answer) error {
+	for _, a := range answers {
+		if gap := a.gap(); gap != "" {
+			return errors.New(gap)
+		}
+	}
+	if len(answers) == 0 {
+		return errNoDriverThere
+	}
+	return nil
+}
+
+// leftRows lists claims, volumes without one, snapshots, and orphans on the disks. The answers are those of the node's driver pods.
+func leftRows(node string, volumes []corev1.PersistentVolume, users map[string][]user, contents []content, answers []answer) []leftRow {
 	rows, listed := []leftRow{}, map[string]bool{}
+	answers = slices.DeleteFunc(slices.Clone(answers), func(a answer) bool { return a.err != nil })
 	onDisk := map[string]string{} // group/volume by handle
-	if a.err == nil {
+	for _, a := range answers {
 		for _, v := range a.page.Volumes {
 			onDisk[v.ID] = string(v.Group) + "/" + v.LV
 		}
@@ -163,7 +173,7 @@ func leftRows(node string, volumes []corev1.PersistentVolume, users map[string][
 				Note: "on the disks of its volume"})
 		}
 	}
-	if a.err == nil {
+	for _, a := range answers {
 		rows = append(rows, leftUnlisted(a, listed)...)
 	}
 	slices.SortStableFunc(rows, func(a, b leftRow) int {
@@ -189,16 +199,18 @@ func leftVolume(pv *corev1.PersistentVolume, users map[string][]user) leftRow {
 	return row
 }
 
-// leftUnlisted returns the volumes and snapshots on the node's disks that no object refers to, except deleted volumes.
+// leftUnlisted returns the volumes and snapshots on the node's disks that are not listed yet, except deleted volumes, and lists them.
 func leftUnlisted(a answer, listed map[string]bool) (rows []leftRow) {
 	const note = "only on the disks: see kubectl nodelvm orphans"
 	for _, v := range a.page.Volumes {
 		if !listed[v.ID] && v.State != string(lvm.StateDeleting) {
+			listed[v.ID] = true
 			rows = append(rows, leftRow{Kind: "orphan", Name: cmp.Or(v.Claim, v.Name), Volume: string(v.Group) + "/" + v.LV, Size: &v.Size, Note: note})
 		}
 	}
 	for _, sn := range a.page.Snapshots {
 		if !listed[sn.ID] {
+			listed[sn.ID] = true
 			rows = append(rows, leftRow{Kind: "orphan", Name: sn.Name, Volume: string(sn.Group) + "/" + sn.LV, Size: &sn.Size, Note: note})
 		}
 	}

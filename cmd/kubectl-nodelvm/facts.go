@@ -103,15 +103,15 @@ func (c *cluster) readDriver(ctx context.Context, f *facts) error {
 	return ignoreNotFound(err)
 }
 
+// readDaemonSet needs f.pods.
 func (c *cluster) readDaemonSet(ctx context.Context, f *facts) error {
 	var list appsv1.DaemonSetList
 	if err := c.api.Get().AbsPath("/apis/apps/v1/daemonsets").Param("labelSelector", driverPods).Do(ctx).Into(&list); err != nil {
 		return err
 	}
-	if len(list.Items) > 0 {
-		f.daemonSet = &list.Items[0]
-	}
-	return nil
+	var err error
+	f.daemonSet, err = driverSet(list.Items, f.pods)
+	return err
 }
 
 // readControllers finds the snapshot-controllers by their image, because each installation may use another name.

@@ -60,7 +60,8 @@ func (a answer) groupsUnread() string {
 	return ""
 }
 
-// answers reads the status page of each node's driver, ordered by node. A node that does not answer has an answer with an error.
+// answers reads the status page of each driver pod, ordered by node. A node that does not answer has an answer with an error. A node
+// may have two pods during an update: the first answer is the one that lists all that is on the disks, if one does.
 func (c *cluster) answers(ctx context.Context, pods []corev1.Pod, classes []storagev1.StorageClass) []answer {
 	query := map[string]map[string]string{}
 	for _, class := range classes {
@@ -77,8 +78,15 @@ func (c *cluster) answers(ctx context.Context, pods []corev1.Pod, classes []stor
 		})
 	}
 	_ = asking.Wait() // the answers hold the errors
-	slices.SortFunc(list, func(a, b answer) int { return strings.Compare(a.node+"/"+a.pod, b.node+"/"+b.pod) })
+	sortAnswers(list)
 	return list
+}
+
+func sortAnswers(list []answer) {
+	rank := func(a answer) int { return min(len(a.gap()), 1) }
+	slices.SortFunc(list, func(a, b answer) int {
+		return cmp.Or(strings.Compare(a.node, b.node), cmp.Compare(rank(a), rank(b)), strings.Compare(a.pod, b.pod))
+	})
 }
 
 // page reads one node's status page through a port that the API server forwards to the driver's pod.

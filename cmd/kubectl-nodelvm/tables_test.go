@@ -96,7 +96,7 @@ func TestTables(t *testing.T) {
 	}
 	rows := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)
 	disks, snapshots := diskRows(f.answers), snapshotRowsOf(f.contents, f.answers)
-	left := leftRows("node-1", f.volumes, usersOf(podsOfShop()), f.contents, f.answers[0])
+	left := leftRows("node-1", f.volumes, usersOf(podsOfShop()), f.contents, f.answers[:1])
 	orphans := orphanRows(f.answers)
 	for name, table := range map[string]*terminal.Table{
 		"nodes": nodeTable(reports, false), "nodes-wide": nodeTable(reports, true), "volumes": volumeTable(rows, now, false), "volumes-wide": volumeTable(rows, now, true),
@@ -148,21 +148,21 @@ func TestOrphansOfIncompleteComparison(t *testing.T) {
 func TestDrainCheck(t *testing.T) {
 	f := sound()
 	users := usersOf(append(podsOfShop(), podsOfShop()[3]))
-	if rows := leftRows("node-3", f.volumes, users, f.contents, answer{node: "node-3", err: errors.New("none")}); len(rows) != 0 {
+	if rows := leftRows("node-3", f.volumes, users, f.contents, []answer{{node: "node-3", err: errors.New("none")}}); len(rows) != 0 {
 		t.Errorf("on a node without data: %+v", rows)
 	}
-	rows := leftRows("node-2", f.volumes, users, f.contents, f.answers[1])
+	rows := leftRows("node-2", f.volumes, users, f.contents, f.answers[1:])
 	if len(rows) != 2 || rows[0].Kind != "claim" || rows[0].Name != "shop/data-db-1" || rows[0].Pods[0] != "db-1" || rows[0].Volume != "vg-data/pvc-2" ||
 		rows[1].Kind != "snapshot" || rows[1].Name != "shop/snap-1" || rows[1].Volume != "vg-data/snap-1" {
 		t.Errorf("on node-2: %+v", rows)
 	}
 	silence(f)
-	rows = leftRows("node-2", f.volumes, users, f.contents, f.answers[1])
+	rows = leftRows("node-2", f.volumes, users, f.contents, f.answers[1:])
 	if len(rows) != 2 || rows[0].Volume != vg2+"/pvc-2" || rows[1].Volume != vg2+"/snap-1" {
 		t.Errorf("on node-2 when it is silent: %+v", rows)
 	}
 	f.volumes = append(f.volumes, volume("pvc-e", "node-3", vg1, "shop/job-scratch", "1Gi"))
-	rows = leftRows("node-3", f.volumes, users, nil, answer{err: errors.New("none")})
+	rows = leftRows("node-3", f.volumes, users, nil, []answer{{err: errors.New("none")}})
 	if len(rows) != 1 || !strings.Contains(rows[0].Note, "deleted with its pod") {
 		t.Errorf("an ephemeral volume: %+v", rows)
 	}

@@ -63,7 +63,7 @@ func (c *command) volumesCommand() *cobra.Command {
 }
 
 // errNoDriver is returned for a cluster without nodelvm.
-var errNoDriver = errors.New("no pod of nodelvm is in this cluster (label " + driverPods + "): install the chart, or check whether its DaemonSet matches nodes")
+var errNoDriver = errors.New("no pod of nodelvm is in this cluster (a privileged one with the labels " + driverPods + "): install the chart, or check whether its DaemonSet matches nodes")
 
 func (c *cluster) driversOrNone(ctx context.Context) ([]corev1.Pod, error) {
 	pods, err := c.drivers(ctx)

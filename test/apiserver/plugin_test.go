@@ -77,11 +77,14 @@ func newPlugin(t *testing.T) *plugin {
 		Checks: statuspage.Checks{Modules: []statuspage.Module{{Name: "dm-mod", State: statuspage.ModuleLoaded}, {Name: "dm-thin-pool", State: statuspage.ModuleLoaded}},
 			Kubelet: statuspage.KubeletDir{Path: "/var/lib/kubelet", Propagation: statuspage.PropagationShared, Used: true}},
 	}
-	p.serve(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nodelvm-plugin", Labels: map[string]string{
-		"app.kubernetes.io/name": "nodelvm", "app.kubernetes.io/component": "node"}}, Spec: corev1.PodSpec{NodeName: pluginNode, ServiceAccountName: "nodelvm"}})
 	ctx := t.Context()
+	set, err := admin.AppsV1().DaemonSets(system).Get(ctx, "nodelvm", metav1.GetOptions{})
+	must(t, err)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "nodelvm-plugin", Labels: set.Spec.Template.Labels}, Spec: set.DeepCopy().Spec.Template.Spec}
+	pod.Spec.NodeName, pod.Spec.Containers = pluginNode, pod.Spec.Containers[:1]
+	serve(t, pod, p.page)
 	newKubelet(t, pluginNode)
-	_, err := admin.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: pluginNode},
+	_, err = admin.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: pluginNode},
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: pluginNode, TopologyKeys: []string{topology}}}}}, metav1.CreateOptions{})
 	must(t, err)
 	publishCapacities(t)
@@ -100,15 +103,11 @@ func newPlugin(t *testing.T) *plugin {
 			must(t, err)
 		}
 	}
-	set, err := admin.AppsV1().DaemonSets(system).Get(ctx, "nodelvm", metav1.GetOptions{})
-	must(t, err)
 	set.Status.DesiredNumberScheduled = 1
 	_, err = admin.AppsV1().DaemonSets(system).UpdateStatus(ctx, set, metav1.UpdateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
-		ctx, now := context.Background(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
-		must(t, admin.CoreV1().Pods(system).Delete(ctx, "nodelvm-plugin", now))
-		must(t, admin.StorageV1().CSINodes().Delete(ctx, pluginNode, now))
+		must(t, admin.StorageV1().CSINodes().Delete(context.Background(), pluginNode, metav1.DeleteOptions{}))
 	})
 	return p
 }
@@ -131,13 +130,23 @@ func publishCapacities(t *testing.T) {
 	}
 }
 
-// serve answers for the driver in the pod, at the loopback address that a forwarded port ends at.
-func (p *plugin) serve(t *testing.T, pod *corev1.Pod) {
+// forgeDriver runs a pod with the driver's labels in a namespace of a tenant. Its page says that nothing is on the node.
+func forgeDriver(t *testing.T) {
+	t.Helper()
+	_, err := admin.CoreV1().ServiceAccounts(namespace(t)).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	must(t, err)
+	serve(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t), Name: "a", Labels: map[string]string{
+		"app.kubernetes.io/name": "nodelvm", "app.kubernetes.io/component": "node"}},
+		Spec: corev1.PodSpec{NodeName: pluginNode, Containers: []corev1.Container{{Name: "nodelvm", Image: "i"}}}}, &statuspage.Page{Node: pluginNode})
+}
+
+// serve runs the pod, and answers with the page at the loopback address that a forwarded port ends at.
+func serve(t *testing.T, pod *corev1.Pod, content *statuspage.Page) {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	http := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		page := *p.page
+		page := *content
 		for _, query := range r.URL.Query()["class"] {
 			name, parameters, err := statuspage.ParseClass(query)
 			if r.URL.Path != statuspage.Path || err != nil {
@@ -155,13 +164,17 @@ func (p *plugin) serve(t *testing.T, pod *corev1.Pod) {
 	go func() { _ = http.Serve(listener) }()
 	t.Cleanup(func() { _ = http.Close() })
 	port := int32(listener.Addr().(*net.TCPAddr).Port)
-	pod.Spec.Containers = []corev1.Container{{Name: "nodelvm", Image: "nodelvm", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: port}}}}
-	made, err := admin.CoreV1().Pods(system).Create(t.Context(), pod, metav1.CreateOptions{})
+	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: port}}
+	pods := admin.CoreV1().Pods(pod.Namespace)
+	made, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
 	must(t, err)
+	t.Cleanup(func() {
+		must(t, pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	})
 	made.Status.Phase, made.Status.PodIP = corev1.PodRunning, ownAddress(t)
 	made.Status.PodIPs = []corev1.PodIP{{IP: made.Status.PodIP}}
 	made.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	_, err = admin.CoreV1().Pods(system).UpdateStatus(t.Context(), made, metav1.UpdateOptions{})
+	_, err = pods.UpdateStatus(t.Context(), made, metav1.UpdateOptions{})
 	must(t, err)
 }
 
@@ -204,6 +217,11 @@ func TestPluginFindsPlantedFaults(t *testing.T) {
 		repair()
 	}
 	expect("all is mended", 0, "nothing is wrong", "doctor")
+	forgeDriver(t)
+	expect("a pod that claims to be the driver", 0, "nothing is wrong", "doctor")
+	p.page.Volumes = []inventory.Volume{{ID: "u/pvc-left", Group: "vg", LV: "pvc-left", Name: "pvc-left", State: "ready"}}
+	expect("what such a pod denies", 1, "vg/pvc-left", "drain-check", pluginNode)
+	p.page.Volumes = nil
 
 	stranger, err := admin.CoreV1().ServiceAccounts(system).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, metav1.CreateOptions{})
 	must(t, err)

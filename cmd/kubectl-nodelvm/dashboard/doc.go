@@ -30,7 +30,7 @@
 //
 // # Bounds
 //
-// A node's token lets its holder write anything into the node's document. The plugin limits the document's bytes and values.
+// Whoever is root on a node can write anything into the node's document. The plugin limits the document's bytes and values.
 // bounds.go limits the entries and the texts of Node and its parts, and Node.Omitted counts the dropped entries. All texts reach
 // the page as JSON strings, and the page shows them only as text nodes.
 //
