@@ -83,11 +83,12 @@ func fails(pod *corev1.Pod, container string) bool {
 	return false
 }
 
-// volumesByClaim returns the driver's volumes by claim, "namespace/name".
+// volumesByClaim returns the driver's bound volumes by claim, "namespace/name". A released volume still names its claim, whose name a
+// claim of another driver may have by now.
 func (f *facts) volumesByClaim() map[string]*corev1.PersistentVolume {
 	volumes := map[string]*corev1.PersistentVolume{}
 	for i := range f.volumes {
-		if claim := claimOf(&f.volumes[i]); claim != "" {
+		if claim := claimOf(&f.volumes[i]); claim != "" && f.volumes[i].Status.Phase == corev1.VolumeBound {
 			volumes[claim] = &f.volumes[i]
 		}
 	}

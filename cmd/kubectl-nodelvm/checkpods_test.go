@@ -62,6 +62,9 @@ func TestDoctorIgnoresPodsThatWork(t *testing.T) {
 			f.users = []corev1.Pod{pod}
 		},
 		"block volume of another driver": func(f *facts) { f.volumes, f.users = f.volumes[1:], []corev1.Pod{failingBlockPod()} },
+		"released volume whose claim's name another driver's claim has": func(f *facts) {
+			f.volumes[0].Status.Phase, f.users = corev1.VolumeReleased, []corev1.Pod{failingBlockPod()}
+		},
 		"snapshot that is ready": func(f *facts) {
 			s := waitingSnapshot("snap-1")
 			s.Status.Ready = ptr.To(true)

@@ -142,7 +142,7 @@ func nodeOf(pv *corev1.PersistentVolume) string {
 	return ""
 }
 
-// claimOf returns the claim that a volume is bound to, as "namespace/name"; "" if it has none.
+// claimOf returns the claim that a volume names, as "namespace/name"; "" if it names none. Only a volume in the phase Bound is bound to it.
 func claimOf(pv *corev1.PersistentVolume) string {
 	if pv.Spec.ClaimRef == nil {
 		return ""

@@ -186,8 +186,8 @@ func leftVolume(pv *corev1.PersistentVolume, users map[string][]user) leftRow {
 	quantity := pv.Spec.Capacity[corev1.ResourceStorage]
 	size := inventory.Bytes(quantity.Value())
 	row := leftRow{Kind: "claim", Name: claimOf(pv), Size: &size, Note: "not in use"}
-	if row.Name == "" || pv.Status.Phase == corev1.VolumeReleased {
-		return leftRow{Kind: "volume", Name: pv.Name, Size: &size, Note: "not bound to a claim (" + string(pv.Status.Phase) + ")"}
+	if row.Name == "" || pv.Status.Phase != corev1.VolumeBound { // a claim that it names may not exist
+		return leftRow{Kind: "volume", Name: pv.Name, Size: &size, Note: "not bound to a claim (" + string(cmp.Or(pv.Status.Phase, corev1.VolumePending)) + ")"}
 	}
 	for _, u := range users[row.Name] {
 		row.Pods = append(row.Pods, u.name)

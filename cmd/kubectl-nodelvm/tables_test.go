@@ -168,6 +168,22 @@ func TestDrainCheck(t *testing.T) {
 	}
 }
 
+// TestDrainCheckOfUnboundVolumes: a volume that is not bound is listed as a volume: the claim that it names may not exist, or may be another.
+func TestDrainCheckOfUnboundVolumes(t *testing.T) {
+	for phase, want := range map[corev1.PersistentVolumePhase]string{corev1.VolumeFailed: "Failed", corev1.VolumeReleased: "Released",
+		corev1.VolumeAvailable: "Available", corev1.VolumePending: "Pending", "": "Pending"} {
+		f := sound()
+		f.volumes[0].Status.Phase = phase
+		rows := leftRows("node-1", f.volumes, usersOf(podsOfShop()), nil, f.answers[:1])
+		if len(rows) != 1 || rows[0].Kind != "volume" || rows[0].Name != "pvc-1" || len(rows[0].Pods) > 0 || rows[0].Note != "not bound to a claim ("+want+")" {
+			t.Errorf("%q: %+v", phase, rows)
+		}
+		if row := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)[0]; row.Health[0] != strings.ToLower(want) || len(row.Pods) > 0 {
+			t.Errorf("%q: %+v", phase, row)
+		}
+	}
+}
+
 func TestEmptyTables(t *testing.T) {
 	for want, table := range map[string]*terminal.Table{"No orphans: each ": orphanTable(nil, now, true), "No volumes of nodelvm.\n": volumeTable(nil, now, false)} {
 		var out strings.Builder

@@ -117,8 +117,12 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 		default:
 			row.fill(answers[i])
 		}
-		if pv.Status.Phase == corev1.VolumeReleased || pv.Status.Phase == corev1.VolumeFailed {
-			row.sick(strings.ToLower(string(pv.Status.Phase)), cmp.Or(pv.Status.Message, "its claim is deleted; the volume is retained, or waits for deletion"))
+		switch phase := cmp.Or(pv.Status.Phase, corev1.VolumePending); phase {
+		case corev1.VolumeBound:
+		case corev1.VolumeReleased, corev1.VolumeFailed:
+			row.sick(strings.ToLower(string(phase)), cmp.Or(pv.Status.Message, "its claim is deleted; the volume is retained, or waits for deletion"))
+		default:
+			row.sick(strings.ToLower(string(phase)), "no claim is bound to it")
 		}
 		if len(row.Health) == 0 {
 			row.Health = []string{healthy}

@@ -215,8 +215,10 @@ func (b *builder) addPending(a answer) {
 			continue
 		}
 		item := Item{ID: text(pv.Handle), Kind: KindPending, Health: HealthUnknown, State: "not read", Claim: text(pv.Claim), PV: text(pv.Name),
-			Phase: text(pv.Phase), Class: text(pv.Class), Size: pv.Size, Pods: texts(b.objects.Pods[pv.Claim]),
-			Crypt: encryption(pv.Encryption, pv.KeySecret)}
+			Phase: text(pv.Phase), Class: text(pv.Class), Size: pv.Size, Crypt: encryption(pv.Encryption, pv.KeySecret)}
+		if pv.Phase == "Bound" {
+			item.Pods = texts(b.objects.Pods[pv.Claim])
+		}
 		if a.read && a.error == "" && len(b.page.Unknown)+len(b.page.Unread) == 0 && b.page.NotReady == "" {
 			item.State, item.Health = "missing", HealthError
 			item.Text = []string{"The PersistentVolume names this node, but the node does not report the volume."}

@@ -165,6 +165,27 @@ func TestDashboardOtherNodesVolume(t *testing.T) {
 	}
 }
 
+// TestDashboardReleasedVolume: a volume that is not bound has no pods, whether the node reports it or not: a new claim may have the name.
+func TestDashboardReleasedVolume(t *testing.T) {
+	source := simulated.New(1, 1)
+	page, err := source.Page(t.Context(), "node-0001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := source.Objects(t.Context())
+	i := slices.IndexFunc(objects.Volumes, func(v dashboard.Volume) bool { return v.Handle == page.Volumes[0].ID })
+	v := &objects.Volumes[i]
+	objects.Pods[v.Claim] = []string{"db-0"}
+	for phase, pods := range map[string]int{"Bound": 1, "Released": 0} {
+		v.Phase = phase
+		for _, reported := range []statuspage.Page{page, {Node: page.Node}} {
+			if item := find(t, dashboard.BuildNode("node-0001", reported, nil, objects), v.Handle); len(item.Pods) != pods || item.Phase != phase {
+				t.Errorf("%s: %+v", phase, item)
+			}
+		}
+	}
+}
+
 // TestDashboardUnreferenced: a volume that no object refers to has a message that says so.
 func TestDashboardUnreferenced(t *testing.T) {
 	source := simulated.New(1, 3)
