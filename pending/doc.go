@@ -3,6 +3,8 @@
 //
 //	claim, class, pods, nodes, status pages -> Explain -> causes of the claim, obstacles on each node
 //
+// objects.go has what the callers read from single objects: the node of a volume, and the claims of a pod.
+//
 // It repeats the scheduler's decisions about the node itself (taints, selector, affinity, other volumes of the pod) with
 // Kubernetes' own code. It knows nothing of CPU, memory, ports, and rules between pods: the events of the pod name those.
 package pending

@@ -6,7 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // checkMissingPods checks whether each node that the DaemonSet selects has a driver pod. A pod that the API server refuses leaves
@@ -31,13 +33,16 @@ func checkMissingPods(f *facts, found func(where, what, fix string)) {
 // does not list is lost only if the node's report is complete.
 func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 	for _, pv := range f.volumes {
-		node := nodeOf(&pv)
+		node := pending.NodeOf(&pv)
 		i := slices.IndexFunc(f.answers, func(a answer) bool { return a.node == node })
 		if pv.Status.Phase != corev1.VolumeBound || pv.DeletionTimestamp != nil {
 			continue
 		}
 		where := "claim " + claimOf(&pv)
 		switch {
+		case node == "":
+			found(where, "the node affinity of its volume "+pv.Name+" does not name one node by "+api.TopologyKey+": a pod may start on a node without the volume",
+				"set the reclaim policy Retain, delete claim and volume, and create them again with the manifests of nodelvm adopt (docs/howto/adopt.md)")
 		case i < 0:
 			found(where, fmt.Sprintf("no driver pod runs on %q, the node of its volume %s: no pod can use the volume", node, pv.Name),
 				"bring the node back, or find out why the DaemonSet leaves it out (nodeSelector, affinity, tolerations); if the node is lost, see docs/howto/lost-nodes.md")

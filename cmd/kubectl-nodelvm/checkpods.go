@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // checkBudgets reports PodDisruptionBudgets that never allow the eviction of a pod with a volume: a drain of its node never ends.
@@ -23,7 +24,7 @@ func checkBudgets(f *facts, found func(where, what, fix string)) {
 		}
 		i := slices.IndexFunc(f.users, func(pod corev1.Pod) bool {
 			return pod.Namespace == budget.Namespace && selector.Matches(labels.Set(pod.Labels)) &&
-				slices.ContainsFunc(claimNames(&pod), func(name string) bool { return ours[pod.Namespace+"/"+name] != nil })
+				slices.ContainsFunc(pending.ClaimNames(&pod), func(name string) bool { return ours[pod.Namespace+"/"+name] != nil })
 		})
 		if i >= 0 {
 			found("PodDisruptionBudget "+budget.Namespace+"/"+budget.Name,
@@ -41,7 +42,7 @@ func checkBlockDevices(f *facts, found func(where, what, fix string)) {
 	for _, pod := range f.users {
 		devices := map[string]string{} // claims of the driver's volumes, by the volume's name in the pod
 		for _, v := range pod.Spec.Volumes {
-			if claim := claimName(&pod, v); claim != "" && ours[pod.Namespace+"/"+claim] != nil {
+			if claim := pending.ClaimName(&pod, v); claim != "" && ours[pod.Namespace+"/"+claim] != nil {
 				devices[v.Name] = claim
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // cluster reads from one API server. It uses a REST client, because the generated clientset links the types of every API group.
@@ -127,21 +128,6 @@ func (c *cluster) contents(ctx context.Context) (ours []content, installed bool,
 	return ours, true, nil
 }
 
-// nodeOf returns the node that a volume's affinity names, or "" if it names none.
-func nodeOf(pv *corev1.PersistentVolume) string {
-	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
-		return ""
-	}
-	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
-		for _, e := range term.MatchExpressions {
-			if e.Key == api.TopologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
-				return e.Values[0]
-			}
-		}
-	}
-	return ""
-}
-
 // claimOf returns the claim that a volume names, as "namespace/name"; "" if it names none. Only a volume in the phase Bound is bound to it.
 func claimOf(pv *corev1.PersistentVolume) string {
 	if pv.Spec.ClaimRef == nil {
@@ -179,7 +165,7 @@ func usersOf(pods []corev1.Pod) map[string][]user {
 				key := pod.Namespace + "/" + v.PersistentVolumeClaim.ClaimName
 				users[key] = append(users[key], user{pod.Name, false})
 			case v.Ephemeral != nil:
-				key := pod.Namespace + "/" + pod.Name + "-" + v.Name
+				key := pod.Namespace + "/" + pending.ClaimName(&pod, v)
 				users[key] = append(users[key], user{pod.Name, true})
 			}
 		}

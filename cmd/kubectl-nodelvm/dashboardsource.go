@@ -16,6 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/pending"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
@@ -76,7 +77,7 @@ func (s *dashboardSource) Objects(ctx context.Context) (o dashboard.Objects) {
 	}
 	for _, pv := range volumes {
 		size := pv.Spec.Capacity[corev1.ResourceStorage]
-		o.Volumes = append(o.Volumes, dashboard.Volume{Name: pv.Name, Handle: pv.Spec.CSI.VolumeHandle, Node: nodeOf(&pv), Claim: claimOf(&pv),
+		o.Volumes = append(o.Volumes, dashboard.Volume{Name: pv.Name, Handle: pv.Spec.CSI.VolumeHandle, Node: pending.NodeOf(&pv), Claim: claimOf(&pv),
 			Class: pv.Spec.StorageClassName, Phase: string(pv.Status.Phase), Size: inventory.Bytes(size.Value()),
 			Encryption: pv.Spec.CSI.VolumeAttributes[api.AttributeEncryption], KeySecret: keySecretOf(&pv)})
 	}

@@ -88,6 +88,10 @@ var faults = []fault{
 		f.daemonSet.Status.DesiredNumberScheduled, f.pods, f.answers, f.classes = 1, f.pods[:1], f.answers[:1], f.classes[:1]
 	}, "lost volumes", "claim shop/data-db-1", `no driver pod runs on "node-2"`},
 	{"lost volume", func(f *facts) { f.answers[0].page.Volumes = nil }, "lost volumes", "claim shop/data-db-0", "its volume " + vg1 + "/pvc-1 is not on the disks of node-1"},
+	{"affinity of several nodes", func(f *facts) {
+		terms := &f.volumes[0].Spec.NodeAffinity.Required.NodeSelectorTerms
+		*terms = append(*terms, f.volumes[1].Spec.NodeAffinity.Required.NodeSelectorTerms...)
+	}, "lost volumes", "claim shop/data-db-0", "does not name one node by topology.nodelvm.io/node"},
 	{"pod that cannot start", func(f *facts) {
 		f.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "nodelvm", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
 	}, "daemonset", "node-1", "its container nodelvm waits (ImagePullBackOff)"},

@@ -17,6 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // leftRow is a volume or snapshot that stays on a node when the node is drained.
@@ -110,7 +111,7 @@ func (c *cluster) leftOn(ctx context.Context, node string) (rows []leftRow, sile
 	if err != nil {
 		return nil, nil, err
 	}
-	known := slices.ContainsFunc(volumes, func(pv corev1.PersistentVolume) bool { return nodeOf(&pv) == node })
+	known := slices.ContainsFunc(volumes, func(pv corev1.PersistentVolume) bool { return pending.NodeOf(&pv) == node })
 	if !known { // a deleted node may have left volumes; without volumes the node must exist
 		if err := c.get(ctx, "/api/v1/nodes/"+node, &corev1.Node{}); err != nil {
 			return nil, nil, err
@@ -156,8 +157,8 @@ func leftRows(node string, volumes []corev1.PersistentVolume, users map[string][
 		}
 	}
 	for _, pv := range volumes {
-		if nodeOf(&pv) == node {
-			handle := pv.Spec.CSI.VolumeHandle
+		handle, on := pv.Spec.CSI.VolumeHandle, pending.NodeOf(&pv)
+		if on == node || on == "" && onDisk[handle] != "" {
 			listed[handle] = true
 			row := leftVolume(&pv, users)
 			row.Volume = cmp.Or(onDisk[handle], handle)

@@ -184,6 +184,23 @@ func TestDrainCheckOfUnboundVolumes(t *testing.T) {
 	}
 }
 
+// TestDrainCheckOfSeveralTerms: a volume whose affinity names several nodes stays on the node that has it on its disks, and is no orphan.
+func TestDrainCheckOfSeveralTerms(t *testing.T) {
+	f := sound()
+	terms := &f.volumes[0].Spec.NodeAffinity.Required.NodeSelectorTerms
+	*terms = append(*terms, f.volumes[1].Spec.NodeAffinity.Required.NodeSelectorTerms...)
+	rows := leftRows("node-1", f.volumes, nil, nil, f.answers[:1])
+	if len(rows) != 1 || rows[0].Kind != "claim" || rows[0].Name != "shop/data-db-0" || rows[0].Volume != "vg-data/pvc-1" {
+		t.Errorf("on node-1: %+v", rows)
+	}
+	if rows := leftRows("node-2", f.volumes, nil, nil, f.answers[1:]); len(rows) != 2 || rows[0].Name != "shop/data-db-1" || rows[1].Kind != "orphan" {
+		t.Errorf("on node-2: %+v", rows)
+	}
+	if row := volumeRowsOf(f.volumes, nil, f.answers)[0]; row.Node != "" || row.Health[0] != unknown {
+		t.Errorf("row %+v", row)
+	}
+}
+
 func TestEmptyTables(t *testing.T) {
 	for want, table := range map[string]*terminal.Table{"No orphans: each ": orphanTable(nil, now, true), "No volumes of nodelvm.\n": volumeTable(nil, now, false)} {
 		var out strings.Builder

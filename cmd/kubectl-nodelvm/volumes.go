@@ -17,6 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // volumeRow is what `volumes` shows about one PersistentVolume, or about a deleted volume that is being wiped.
@@ -101,7 +102,7 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 	rows := []volumeRow{}
 	for _, pv := range volumes {
 		size := pv.Spec.Capacity[corev1.ResourceStorage]
-		row := volumeRow{Claim: claimOf(&pv), Node: nodeOf(&pv), PV: pv.Name, Handle: pv.Spec.CSI.VolumeHandle, Size: inventory.Bytes(size.Value()),
+		row := volumeRow{Claim: claimOf(&pv), Node: pending.NodeOf(&pv), PV: pv.Name, Handle: pv.Spec.CSI.VolumeHandle, Size: inventory.Bytes(size.Value()),
 			Class: pv.Spec.StorageClassName, Created: pv.CreationTimestamp.Time, Encryption: pv.Spec.CSI.VolumeAttributes[api.AttributeEncryption], KeySecret: keySecretOf(&pv)}
 		if pv.Status.Phase == corev1.VolumeBound {
 			for _, u := range users[row.Claim] {
@@ -110,6 +111,8 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 		}
 		i := slices.IndexFunc(answers, func(a answer) bool { return a.node == row.Node })
 		switch {
+		case row.Node == "":
+			row.sick(unknown, "its node affinity does not name one node by "+api.TopologyKey+", so the state of the volume is unknown")
 		case i < 0:
 			row.sick("no driver", "no driver pod runs on node "+row.Node+", so the state of the volume is unknown")
 		case answers[i].err != nil:

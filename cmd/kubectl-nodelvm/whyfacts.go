@@ -93,7 +93,7 @@ func (w *whyFacts) named(name string) ([]corev1.PersistentVolumeClaim, error) {
 // claimsOfPod returns the claims of a pod that have no volume.
 func (w *whyFacts) claimsOfPod(pod *corev1.Pod) ([]corev1.PersistentVolumeClaim, error) {
 	var waiting []corev1.PersistentVolumeClaim
-	names := claimNames(pod)
+	names := pending.ClaimNames(pod)
 	if len(names) == 0 {
 		return nil, fmt.Errorf("pod %s uses no claim", pod.Name)
 	}
@@ -112,27 +112,6 @@ func (w *whyFacts) claimsOfPod(pod *corev1.Pod) ([]corev1.PersistentVolumeClaim,
 	return waiting, nil
 }
 
-// claimNames returns the claims that a pod uses.
-func claimNames(pod *corev1.Pod) (names []string) {
-	for _, v := range pod.Spec.Volumes {
-		if name := claimName(pod, v); name != "" {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// claimName returns the claim of one volume of a pod, or "" if it has none.
-func claimName(pod *corev1.Pod, v corev1.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		return pod.Name + "-" + v.Name
-	}
-	return ""
-}
-
 func (w *whyFacts) claim(name string) *corev1.PersistentVolumeClaim {
 	i := slices.IndexFunc(w.claims, func(claim corev1.PersistentVolumeClaim) bool { return claim.Name == name })
 	if i < 0 {
@@ -147,7 +126,7 @@ func (w *whyFacts) nodeOfClaim(claim *corev1.PersistentVolumeClaim) string {
 	if i < 0 {
 		return ""
 	}
-	return nodeOf(&w.volumes[i])
+	return pending.NodeOf(&w.volumes[i])
 }
 
 // facts returns the facts about one claim.
@@ -160,7 +139,7 @@ func (w *whyFacts) facts(claim corev1.PersistentVolumeClaim) pending.Facts {
 	}
 	for _, pod := range w.pods {
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		names := claimNames(&pod)
+		names := pending.ClaimNames(&pod)
 		if ended || !slices.Contains(names, claim.Name) {
 			continue
 		}

@@ -155,7 +155,7 @@ func (r *Reporter) resolve(ctx context.Context, s state, waiting []corev1.Persis
 func (r *Reporter) addOtherVolumes(ctx context.Context, f *pending.Facts) error {
 	f.OtherVolumes = map[string]string{}
 	for _, pod := range f.Pods {
-		for _, name := range claimNames(&pod) {
+		for _, name := range pending.ClaimNames(&pod) {
 			if _, known := f.OtherVolumes[name]; known || name == f.Claim.Name {
 				continue
 			}
@@ -205,7 +205,7 @@ func factsOf(s state, claim corev1.PersistentVolumeClaim, pods []corev1.Pod) pen
 	class := classNamed(s.classes, kubeclient.ClassOf(&claim))
 	f := pending.Facts{Claim: claim, Class: class, Nodes: s.nodesFor(class.Name)}
 	for _, pod := range pods {
-		if slices.Contains(claimNames(&pod), claim.Name) && len(f.Pods) < podsConsidered {
+		if slices.Contains(pending.ClaimNames(&pod), claim.Name) && len(f.Pods) < podsConsidered {
 			f.Pods = append(f.Pods, pod)
 		}
 	}
@@ -233,17 +233,4 @@ func messageOf(f pending.Facts) string {
 		parts = append(parts, n.Node+": "+strings.Join(n.Obstacles, ", "))
 	}
 	return strings.Join(parts, "; ") + ". More: kubectl nodelvm why " + f.Claim.Name + " -n " + f.Claim.Namespace
-}
-
-// claimNames returns the claims that a pod uses.
-func claimNames(pod *corev1.Pod) (names []string) {
-	for _, v := range pod.Spec.Volumes {
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			names = append(names, v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			names = append(names, kubeclient.EphemeralClaim(pod, v))
-		}
-	}
-	return names
 }
