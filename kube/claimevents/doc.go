@@ -2,8 +2,9 @@
 // StorageClass with a parameter that the driver does not know. It runs in the process that holds the janitor's lease, so that each
 // claim has one writer.
 //
-//	reporter   the loop: which claims wait, which events to write
-//	view       what the watches keep in memory
+//	reporter       the loop: which claims wait, which events to write
+//	othervolumes   where the other volumes of a claim's pods are
+//	view           what the watches keep in memory
 //
 // Package pending finds the causes, from the capacity that csi-provisioner publishes for each node. kubectl nodelvm why reads the
 // drivers' status pages as well, and so finds more.

@@ -1,7 +1,9 @@
 package claimevents
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -35,8 +38,9 @@ type Reporter struct {
 	Events    *kubeclient.EventRecorder
 	Log       *slog.Logger
 
-	written map[types.UID]report // by claim or class
-	next    int                  // the waiting claim that the last round considered last
+	written    map[types.UID]report // by claim or class
+	rounds     int
+	considered map[types.UID]int // by claim that waits: the last round that considered it
 }
 
 // report is the last event about an object.
@@ -61,8 +65,8 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// round writes the events that are missing or out of date. It sends a bounded number of requests, and the next round continues
-// after the claim at which it stopped.
+// round writes the events that are missing or out of date. It sends a bounded number of requests; the next rounds consider the claims
+// that are left.
 func (r *Reporter) round(ctx context.Context, s state) error {
 	if r.written == nil || len(r.written) > claimsKept {
 		r.written = map[types.UID]report{}
@@ -78,30 +82,80 @@ func (r *Reporter) round(ctx context.Context, s state) error {
 	if err := r.resolve(ctx, s, waiting); err != nil {
 		return err
 	}
+	r.rounds++
+	r.considered = consideredOf(waiting, r.considered)
+	others := &otherVolumes{client: r.Client, nodes: map[string]string{}}
 	podsOf := map[string][]corev1.Pod{} // by namespace
-	for range min(len(waiting), claimsAtOnce) {
-		r.next = (r.next + 1) % len(waiting)
-		claim := waiting[r.next]
-		if _, listed := podsOf[claim.Namespace]; !listed {
-			pods, err := r.pods(ctx, claim.Namespace)
-			if err != nil {
-				return err
-			}
-			podsOf[claim.Namespace] = pods
+	var refusals error
+	for _, claim := range fairOrder(waiting, r.considered)[:min(len(waiting), claimsAtOnce)] {
+		if others.exhausted() {
+			break
 		}
-		f := factsOf(s, claim, podsOf[claim.Namespace])
-		if err := r.addOtherVolumes(ctx, &f); err != nil {
-			return err
-		}
-		message := messageOf(f)
-		if message == "" {
-			continue
-		}
-		if err := r.write(ctx, kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), message, s.now); err != nil {
+		r.considered[claim.UID] = r.rounds
+		switch err := r.consider(ctx, s, claim, podsOf, others); {
+		case isRefusal(err):
+			refusals = errors.Join(refusals, err)
+		case err != nil:
 			return err
 		}
 	}
-	return nil
+	return refusals
+}
+
+// isRefusal reports whether the API server refused a request for what it is about, such as an event in a namespace that is being
+// deleted: requests about other claims can succeed.
+func isRefusal(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err)
+}
+
+// consider writes the event of one claim. podsOf has the pods of the namespaces that the round has listed.
+func (r *Reporter) consider(ctx context.Context, s state, claim corev1.PersistentVolumeClaim, podsOf map[string][]corev1.Pod, others *otherVolumes) error {
+	if _, listed := podsOf[claim.Namespace]; !listed {
+		pods, err := r.pods(ctx, claim.Namespace)
+		if err != nil {
+			return err
+		}
+		podsOf[claim.Namespace] = pods
+	}
+	f := factsOf(s, claim, podsOf[claim.Namespace])
+	if err := others.add(ctx, &f); err != nil {
+		return err
+	}
+	message := messageOf(f)
+	if message == "" {
+		return nil
+	}
+	return r.write(ctx, kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), message, s.now)
+}
+
+// consideredOf returns the rounds of the claims that still wait.
+func consideredOf(waiting []corev1.PersistentVolumeClaim, considered map[types.UID]int) map[types.UID]int {
+	kept := map[types.UID]int{}
+	for _, claim := range waiting {
+		if round, known := considered[claim.UID]; known {
+			kept[claim.UID] = round
+		}
+	}
+	return kept
+}
+
+// fairOrder orders the claims that wait, so that no namespace delays the events of another: a first claim of each namespace, then a
+// second one, and so on. In a namespace, and among namespaces, those come first that a round considered longest ago, or never.
+func fairOrder(waiting []corev1.PersistentVolumeClaim, considered map[types.UID]int) []corev1.PersistentVolumeClaim {
+	ordered := slices.Clone(waiting)
+	slices.SortStableFunc(ordered, func(a, b corev1.PersistentVolumeClaim) int {
+		return cmp.Compare(considered[a.UID], considered[b.UID])
+	})
+	last, rank, count := map[string]int{}, map[types.UID]int{}, map[string]int{}
+	for _, claim := range ordered {
+		last[claim.Namespace] = max(last[claim.Namespace], considered[claim.UID])
+		rank[claim.UID] = count[claim.Namespace]
+		count[claim.Namespace]++
+	}
+	slices.SortStableFunc(ordered, func(a, b corev1.PersistentVolumeClaim) int {
+		return cmp.Or(cmp.Compare(rank[a.UID], rank[b.UID]), cmp.Compare(last[a.Namespace], last[b.Namespace]))
+	})
+	return ordered
 }
 
 // waitingClaims returns the claims of the driver's classes that have waited longer than patience.
@@ -127,23 +181,26 @@ func (r *Reporter) write(ctx context.Context, about corev1.ObjectReference, mess
 }
 
 // resolve forgets claims and classes that are no longer reported. The event of a claim that has its volume becomes one of type
-// Normal; a deleted claim or class needs none.
+// Normal; a deleted claim or class needs none. It reads at most claimsAtOnce claims, and leaves the others to the next rounds.
 func (r *Reporter) resolve(ctx context.Context, s state, waiting []corev1.PersistentVolumeClaim) error {
+	reported := map[types.UID]bool{}
+	for _, claim := range waiting {
+		reported[claim.UID] = true
+	}
+	for _, class := range s.classes {
+		reported[class.UID] = true
+	}
+	reads := 0
 	for uid, last := range r.written {
-		waits := slices.ContainsFunc(waiting, func(c corev1.PersistentVolumeClaim) bool { return c.UID == uid })
-		if waits || slices.ContainsFunc(s.classes, func(c storagev1.StorageClass) bool { return c.UID == uid }) {
+		if reported[uid] {
 			continue
 		}
 		if last.about.Kind == kubeclient.KindClaim {
-			claim, err := r.Client.Claim(ctx, last.about.Namespace, last.about.Name)
-			if err != nil {
-				return err
+			if reads++; reads > claimsAtOnce {
+				continue
 			}
-			if claim != nil && claim.UID == uid && claim.Spec.VolumeName != "" {
-				about := kubeclient.Event{About: last.about, Kind: corev1.EventTypeNormal, Reason: api.ReasonWaitingForCapacity, Message: "resolved: " + last.message}
-				if err := r.Events.Record(ctx, about); kubeclient.UnlessNotFound(err) != nil { // its namespace may be gone
-					return err
-				}
+			if err := r.resolveClaim(ctx, last); err != nil && !isRefusal(err) {
+				return err
 			}
 		}
 		delete(r.written, uid)
@@ -151,31 +208,13 @@ func (r *Reporter) resolve(ctx context.Context, s state, waiting []corev1.Persis
 	return nil
 }
 
-// addOtherVolumes adds the nodes of the other volumes of the claim's pods: this volume must be on the same node.
-func (r *Reporter) addOtherVolumes(ctx context.Context, f *pending.Facts) error {
-	f.OtherVolumes = map[string]string{}
-	for _, pod := range f.Pods {
-		for _, name := range pending.ClaimNames(&pod) {
-			if _, known := f.OtherVolumes[name]; known || name == f.Claim.Name {
-				continue
-			}
-			claim, err := r.Client.Claim(ctx, pod.Namespace, name)
-			if err != nil {
-				return err
-			}
-			if claim == nil || claim.Spec.VolumeName == "" {
-				continue
-			}
-			pv, err := r.Client.Volume(ctx, claim.Spec.VolumeName)
-			if err != nil {
-				return err
-			}
-			if pv != nil && kubeclient.NodeOf(pv) != "" {
-				f.OtherVolumes[name] = kubeclient.NodeOf(pv)
-			}
-		}
+// resolveClaim changes the event of a claim to type Normal if the claim has its volume.
+func (r *Reporter) resolveClaim(ctx context.Context, last report) error {
+	claim, err := r.Client.Claim(ctx, last.about.Namespace, last.about.Name)
+	if err != nil || claim == nil || claim.UID != last.about.UID || claim.Spec.VolumeName == "" {
+		return err
 	}
-	return nil
+	return r.Events.Record(ctx, kubeclient.Event{About: last.about, Kind: corev1.EventTypeNormal, Reason: api.ReasonWaitingForCapacity, Message: "resolved: " + last.message})
 }
 
 func (r *Reporter) pods(ctx context.Context, namespace string) ([]corev1.Pod, error) {

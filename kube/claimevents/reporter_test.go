@@ -137,11 +137,11 @@ func TestMessageNamesTheOtherVolume(t *testing.T) {
 	s.capacities = append(s.capacities, capacity{"node-2", "local", 9 * gib, 9 * gib})
 	pods[0].Spec.Volumes = append(pods[0].Spec.Volumes, corev1.Volume{Name: "w", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "wal"}}})
-	wal := kubetest.Claim("wal", "local", "pvc-1")
+	wal := kubetest.Claim("wal", "local", "pvc-wal")
 	client, _ := kubetest.RecordedClient(t, map[string]any{"GET /api/v1/namespaces/ns/persistentvolumeclaims/wal": wal,
-		"GET /api/v1/persistentvolumes/pvc-1": kubetest.VolumeOn("node-1", "pvc-1")})
+		"GET /api/v1/persistentvolumes/pvc-wal": kubetest.VolumeOn("node-1", "wal")})
 	f := factsOf(s, s.claims[0], pods)
-	if err := newReporter(client).addOtherVolumes(t.Context(), &f); err != nil {
+	if err := newOtherVolumes(client).add(t.Context(), &f); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := messageOf(f), "node-2: the pod also uses claim wal, whose volume is on node-1"; !strings.Contains(got, want) {
