@@ -42,24 +42,30 @@ func kindOf(path string) kind {
 
 // filter passes on the objects that concern the node.
 type filter struct {
-	kind   kind
-	node   string
-	source func(namespace, name string) ([]byte, error) // reads a claim; nil: there is none
+	kind    kind
+	node    string
+	source  func(namespace, name string) ([]byte, error) // reads a claim; nil: there is none
+	sources *sources
 }
 
-// sourceOf returns the encoded source of a clone on this node; nil: there is none. csi-provisioner reads the source from its
-// cache, and the source may be bound on another node.
-func (f *filter) sourceOf(o object) ([]byte, error) {
+// note records whether the object is a clone that waits on this node, and returns the name of its source; "": it is none.
+func (f *filter) note(o object, deleted bool) (source string) {
 	claim, ok := o.(*corev1.PersistentVolumeClaim)
 	if !ok {
-		return nil, nil
+		return ""
 	}
-	name := cloneSource(claim, f.node)
-	if name == "" {
-		return nil, nil
+	if !deleted {
+		source = cloneSource(claim, f.node)
 	}
-	return f.source(claim.Namespace, name)
+	if source == "" {
+		f.sources.set(keyOf(o), "")
+	} else {
+		f.sources.set(keyOf(o), claim.Namespace+"/"+source)
+	}
+	return source
 }
+
+func keyOf(o object) string { return o.GetNamespace() + "/" + o.GetName() }
 
 // decode decodes an object with its envelope.
 func (f *filter) decode(raw []byte) (object, error) {

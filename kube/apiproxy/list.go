@@ -97,10 +97,14 @@ func (f *filter) item(message []byte) ([][]byte, error) {
 	if err := o.Unmarshal(message); err != nil {
 		return nil, fmt.Errorf("cannot decode a %s: %w", f.kind.name, err)
 	}
+	name := f.note(o, false)
 	if !f.kind.concerns(o, f.node) {
 		return nil, nil
 	}
-	raw, err := f.sourceOf(o)
+	if name == "" {
+		return [][]byte{message}, nil
+	}
+	raw, err := f.source(o.GetNamespace(), name)
 	if err != nil || raw == nil {
 		return [][]byte{message}, err
 	}

@@ -31,6 +31,7 @@ type Proxy struct {
 	transport http.RoundTripper // sends no credentials
 	pass      *httputil.ReverseProxy
 	log       *slog.Logger
+	sources   sources
 }
 
 // New creates the proxy of one node. Of config it uses the API server's address and certificate authority, and no credentials.
@@ -98,7 +99,19 @@ func (p *Proxy) selectionOf(r *http.Request) selection {
 	if r.URL.Path == snapshotsPath {
 		return snapshotFilter{}
 	}
-	return &filter{kind: kindOf(r.URL.Path), node: p.node, source: func(namespace, name string) ([]byte, error) { return p.claim(r, namespace, name) }}
+	if r.URL.Path == claimsPath && startsOver(r.URL.Query()) {
+		p.sources.clear()
+	}
+	read := func(namespace, name string) ([]byte, error) { return p.claim(r, namespace, name) }
+	return &filter{kind: kindOf(r.URL.Path), node: p.node, source: read, sources: &p.sources}
+}
+
+// startsOver reports whether the answer has all objects: it is the first part of a list, or a watch that starts with a list.
+func startsOver(query url.Values) bool {
+	if isWatch(query) {
+		return query.Get("sendInitialEvents") == "true"
+	}
+	return query.Get("continue") == ""
 }
 
 // filter writes the part of the API server's answer that concerns the node.
@@ -162,15 +175,19 @@ func (p *Proxy) get(r *http.Request, path, query, encoding string) (*http.Respon
 // maxObject is more than the API server stores.
 const maxObject = 8 << 20
 
-// claim returns a claim as the API server encodes it; nil: there is none, or the client may not read it.
+// claim returns a claim as the API server encodes it; nil: there is none, or the client may not read it. Any other answer is an error: a
+// clone without its source would fail.
 func (p *Proxy) claim(r *http.Request, namespace, name string) ([]byte, error) {
 	answer, err := p.get(r, "/api/v1/namespaces/"+namespace+"/persistentvolumeclaims/"+name, "", runtime.ContentTypeProtobuf)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
+	switch answer.StatusCode {
+	case http.StatusOK:
+		return io.ReadAll(io.LimitReader(answer.Body, maxObject))
+	case http.StatusNotFound, http.StatusForbidden:
 		return nil, nil
 	}
-	return io.ReadAll(io.LimitReader(answer.Body, maxObject))
+	return nil, fmt.Errorf("cannot read claim %s/%s, the source of a clone: the API server answers %s", namespace, name, answer.Status)
 }

@@ -33,6 +33,8 @@ type apiServer struct {
 	cut    int // bytes that are missing at the end of a list
 	status int // of every answer, if it is set
 
+	sourceStatus int // of every read of one claim, if it is set
+
 	mu    sync.Mutex
 	heard []string // method, path and token
 }
@@ -72,6 +74,10 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *apiServer) answerClaim(w http.ResponseWriter, name string) {
+	if s.sourceStatus != 0 {
+		w.WriteHeader(s.sourceStatus)
+		return
+	}
 	i := slices.IndexFunc(s.claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
 	if i < 0 {
 		w.WriteHeader(http.StatusNotFound)

@@ -52,29 +52,42 @@ func (f *filter) event(frame []byte) ([][]byte, error) {
 	if err := e.Unmarshal(frame); err != nil {
 		return nil, fmt.Errorf("cannot decode an event of a watch: %w", err)
 	}
-	switch watch.EventType(e.Type) {
-	case watch.Added, watch.Modified:
-	default: // bookmarks and errors; DELETED of an object that the client does not have is harmless
-		return [][]byte{frame}, nil
+	kind := watch.EventType(e.Type)
+	if kind != watch.Added && kind != watch.Modified && kind != watch.Deleted {
+		return [][]byte{frame}, nil // bookmarks and errors
 	}
 	o, err := f.decode(e.Object.Raw)
 	if err != nil {
 		return nil, err
 	}
-	if f.kind.concerns(o, f.node) {
-		source, err := f.sourceOf(o)
-		if err != nil || source == nil {
-			return [][]byte{frame}, err
-		}
-		first, err := encodeEvent(watch.Added, source)
-		return [][]byte{first, frame}, err
-	}
-	if watch.EventType(e.Type) == watch.Added {
+	source := f.note(o, kind == watch.Deleted)
+	switch {
+	case source != "":
+		return f.afterSource(frame, o.GetNamespace(), source)
+	case kind == watch.Deleted: // harmless if the client does not have the object
+		return [][]byte{frame}, nil
+	case f.kind.concerns(o, f.node), f.sources.has(keyOf(o)):
+		return [][]byte{frame}, nil
+	case kind == watch.Added:
 		return nil, nil
 	}
 	// It may have concerned the node before.
 	gone, err := f.gone(o)
 	return [][]byte{gone}, err
+}
+
+// afterSource returns the event of a clone after one with its source: csi-provisioner reads the source from its cache, and the source
+// may be bound on another node. After an error the client resumes its watch at the event.
+func (f *filter) afterSource(frame []byte, namespace, name string) ([][]byte, error) {
+	source, err := f.source(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if source == nil {
+		return [][]byte{frame}, nil
+	}
+	first, err := encodeEvent(watch.Added, source)
+	return [][]byte{first, frame}, err
 }
 
 // gone encodes the deletion event of an object.
