@@ -23,8 +23,8 @@ const podClaimsTimeout = 10 * time.Second
 
 // PodClaims finds the peers of a claim. It costs one list of pods, which simultaneous calls share, and one read for each
 // further claim, two if that is bound; a pod's only claim costs nothing more. It leaves out claims for which this driver
-// never creates a volume: those that are missing or being deleted, and those of an Immediate class. An error is the API
-// server's.
+// never creates a volume: those that are missing or being deleted, and those of an Immediate class; and of a pod that lacks
+// missingMost claims, all after these. An error is the API server's.
 func (a *Agent) PodClaims(ctx context.Context, namespace, claim string) (api.PodClaims, error) {
 	ctx, cancel := context.WithTimeout(ctx, podClaimsTimeout)
 	defer cancel()

@@ -15,8 +15,14 @@ import (
 // placed together. A bound claim ends the search: its node is fixed. A claim for which this driver creates no volume
 // connects nothing: a network file system is usable on every node.
 
-// gatherMost bounds how many claims of further pods one request reads. It always reads the claims of the first pod.
-const gatherMost = 32
+const (
+	// gatherMost bounds how many claims of further pods one request reads. It reads the claims of the first pod until missingMost do
+	// not exist.
+	gatherMost = 32
+	// missingMost is how many missing claims of a pod one request asks for. Until they exist the scheduler chooses no node for the pod,
+	// and a pod may name thousands.
+	missingMost = 8
+)
 
 // gathering is the search for the peers of one claim.
 type gathering struct {
@@ -99,12 +105,16 @@ func (g *gathering) addPod(ctx context.Context, i int, over string) (connected [
 	if !first {
 		g.reads += len(further)
 	}
+	missing := 0
 	for _, name := range further {
 		claim, err := g.find(ctx, name)
 		if err != nil {
 			return nil, err
 		}
 		if claim == nil || !pod.owns(claim) {
+			if missing++; missing == missingMost {
+				break
+			}
 			continue // another pod may still use it
 		}
 		g.read[name] = claim

@@ -43,6 +43,28 @@ func sharing(t *testing.T, change func(map[string]*corev1.PersistentVolumeClaim,
 	return agent, sent
 }
 
+// TestMissingClaimsAreBounded: a pod that names thousands of claims that do not exist costs few requests.
+func TestMissingClaimsAreBounded(t *testing.T) {
+	uses := "x: a b"
+	for i := range 2000 {
+		uses += fmt.Sprint(" missing-", i)
+	}
+	agent, sent := sharing(t, func(claims map[string]*corev1.PersistentVolumeClaim, _ map[string]any) {
+		for name := range claims {
+			if strings.HasPrefix(name, "missing-") {
+				delete(claims, name)
+			}
+		}
+	}, uses)
+	found, err := agent.PodClaims(t.Context(), "ns", "a")
+	if err != nil || len(found.Claims) != 1 || found.Claims[0].Name != "b" {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	if n := len(sent()); n > 2+missingMost { // the pods, claim b
+		t.Errorf("%d requests", n)
+	}
+}
+
 // TestPodsThatShareAClaim: each of the connected claims has all others as peers.
 func TestPodsThatShareAClaim(t *testing.T) {
 	plain := func(map[string]*corev1.PersistentVolumeClaim, map[string]any) {}
