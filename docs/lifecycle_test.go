@@ -55,7 +55,7 @@ func functionsIn(t *testing.T, path string) (names []string) {
 // TestConditionsHaveAlerts: each condition has an alert of its name, or is one that needs no action at once.
 func TestConditionsHaveAlerts(t *testing.T) {
 	const rules = "deploy/chart/nodelvm/files/alerts.yaml"
-	quiet := []string{"VolumeRebuilding", "SignatureFound"}
+	quiet := []string{"VolumeRebuilding"}
 	alerts, count := prose(t, filepath.Join(root, rules)), 0
 	for _, file := range sources(t) {
 		for _, condition := range constants(file, "Condition") {

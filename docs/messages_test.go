@@ -87,7 +87,7 @@ func TestAlertSeverities(t *testing.T) {
 			t.Errorf("alert Nodelvm%s has the severity %s, its condition has %s", alert[1], alert[2], want)
 		}
 	}
-	if want := len(conditions) - 2; compared != want { // VolumeRebuilding and SignatureFound have no alert
+	if want := len(conditions) - 1; compared != want { // VolumeRebuilding has no alert
 		t.Errorf("%d conditions have an alert, want %d", compared, want)
 	}
 }
