@@ -133,7 +133,7 @@ func growable(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
 	for _, seg := range lv.Segments {
 		legs := v.Class.Legs()
 		if !strings.HasPrefix(seg.Type, string(v.Class.Layout)) || legs > 0 && len(seg.Areas) != legs || seg.StripeSize != v.Class.StripeSize {
-			return lvm.Errorf(lvm.KindOutOfRange, "it was created as %s and converted since: extend it with lvextend", v.Class.Description())
+			return lvm.Errorf(lvm.KindOutOfRange, "the driver created it as %s, and an admin converted it since: extend it on the node (lvextend -L+SIZE %s/%s)", v.Class.Description(), g.Name, lv.Name)
 		}
 	}
 	return nil
@@ -224,14 +224,14 @@ func legDisks(g lvm.Group, lv lvm.LV) ([]lvm.PV, error) {
 		for _, seg := range g.LVs[i].Segments {
 			for _, part := range seg.Areas {
 				if uuid != "" && part.PV != uuid {
-					return nil, lvm.Errorf(lvm.KindOutOfRange, "its leg %s is on several disks: extend it with lvextend", area.LV)
+					return nil, lvm.Errorf(lvm.KindOutOfRange, "its leg %s is on several disks: extend the volume on the node (lvextend -L+SIZE %s/%s)", area.LV, g.Name, lv.Name)
 				}
 				uuid = part.PV
 			}
 		}
 		j := slices.IndexFunc(g.PVs, func(pv lvm.PV) bool { return pv.UUID == uuid })
 		if j < 0 || slices.ContainsFunc(disks, func(pv lvm.PV) bool { return pv.UUID == uuid }) {
-			return nil, lvm.Errorf(lvm.KindOutOfRange, "its leg %s shares its disk with another leg, or has none: replace it (lvconvert --replace), or extend the volume with lvextend", area.LV)
+			return nil, lvm.Errorf(lvm.KindOutOfRange, "its leg %s shares its disk with another leg, or has none: replace the leg (lvconvert --replace), or extend the volume on the node (lvextend -L+SIZE %s/%s)", area.LV, g.Name, lv.Name)
 		}
 		disks = append(disks, g.PVs[j])
 	}

@@ -220,9 +220,9 @@ func (p Pool) refusal(class lvm.Class, old lvm.Extents) error {
 	left := class.DataSize(p.Group.Bytes(promisable(p.Group, class) + old))
 	switch {
 	case !p.Ours && old > 0:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s for this volume, at %d %% of its %s: extend it (lvextend %s/%s), or delete volumes or snapshots", p.Group.Name, p.Name, left, class.Overprovision, p.Group.Bytes(p.Data), p.Group.Name, p.Name)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s for this volume, at %d %% of its %s: extend it (lvextend -L+SIZE %s/%s), or delete volumes or snapshots", p.Group.Name, p.Name, left, class.Overprovision, p.Group.Bytes(p.Data), p.Group.Name, p.Name)
 	case !p.Ours:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s more, at %d %% of its %s: extend it (lvextend %s/%s), or delete volumes or snapshots", p.Group.Name, p.Name, left, class.Overprovision, p.Group.Bytes(p.Data), p.Group.Name, p.Name)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s more, at %d %% of its %s: extend it (lvextend -L+SIZE %s/%s), or delete volumes or snapshots", p.Group.Name, p.Name, left, class.Overprovision, p.Group.Bytes(p.Data), p.Group.Name, p.Name)
 	case old > 0:
 		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s for this volume: provisioned sizes are limited to %d %% of its data and of the free space in the volume group", p.Group.Name, p.Name, left, class.Overprovision)
 	default:

@@ -91,7 +91,7 @@ func (p Pool) metadataCost(more lvm.Extents) lvm.Extents {
 // because the driver extends it.
 func (p Pool) OvercommitReason(s lvm.PoolStatus) string {
 	name, group := string(p.Group.Name)+"/"+p.Name, p.Group.Name
-	theirs := fmt.Sprintf("an admin created the pool, so the driver does not extend it: extend it (lvextend %s; for the metadata, with --poolmetadatasize), or delete volumes or snapshots in it", name)
+	theirs := fmt.Sprintf("an admin created the pool, so the driver does not extend it: extend it (lvextend -L+SIZE %s; its metadata: lvextend --poolmetadatasize +SIZE %s), or delete volumes or snapshots in it", name, name)
 	switch most := p.Data + p.Growable(); {
 	case s.IsFailed():
 		return fmt.Sprintf("the thin pool %s takes no writes (%s): the driver creates nothing in it until it is repaired", name, s.FailureReason())

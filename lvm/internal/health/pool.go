@@ -27,8 +27,8 @@ func (c *groupCheck) checkThin(p checkedVolume) {
 	case s.IsFailed():
 		c.addPool(lvm.ConditionThinPoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): stop what uses the pool, deactivate its volumes, and repair it with lvconvert --repair %s", name, s.FailureReason(), name)
 	case s.IsFull():
-		c.addPool(lvm.ConditionThinPoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
-			name, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal))
+		c.addPool(lvm.ConditionThinPoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; delete snapshots or volumes, or extend the pool (lvextend -L+SIZE %s; its metadata: lvextend --poolmetadatasize +SIZE %s)",
+			name, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal), name, name)
 	}
 }
 
@@ -51,7 +51,7 @@ func (c *groupCheck) checkPool(name string) *lvm.PoolStatus {
 	case lv.Thin.OvercommitReason != "":
 		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "the driver creates no volume or snapshot: %s", lv.Thin.OvercommitReason)
 	case near: // the driver should have extended it before
-		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, %s provisioned; delete snapshots or volumes, or extend the pool with lvextend (metadata: --poolmetadatasize)",
+		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "thin pool %[1]s/%[2]s is nearly full: data %[3]s of %[4]s, metadata %[5]s of %[6]s, %[7]s provisioned; delete snapshots or volumes, or extend the pool (lvextend -L+SIZE %[1]s/%[2]s; its metadata: lvextend --poolmetadatasize +SIZE %[1]s/%[2]s)",
 			c.group.Name, name, lvm.Percent(s.DataUsed, s.DataTotal), m.Size, lvm.Percent(s.MetadataUsed, s.MetadataTotal), m.MetadataSize, m.Promised)
 	}
 	return s

@@ -81,10 +81,10 @@ func TestExtendRefusals(t *testing.T) {
 		}, kind: lvm.KindBusy, words: "is unresponsive"},
 		"one byte more":   {required: 10*x + 1, change: func(g *lvm.Group, lv *lvm.LV) { g.Problem = "it is exported" }, kind: lvm.KindConflict, words: "from 41943040 bytes to 41943041 bytes"},
 		"snapshots of it": {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.UsedBy = []string{"snap"} }, kind: lvm.KindInUse, words: "snap"},
-		"converted":       {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].Type = "raid1" }, kind: lvm.KindOutOfRange, words: "extend it with lvextend"},
+		"converted":       {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].Type = "raid1" }, kind: lvm.KindOutOfRange, words: "lvextend -L+SIZE vg/"},
 		"more legs": {class: lvm.Class{Layout: lvm.LayoutRAID1}, required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) {
 			lv.Segments[0].Areas = append(lv.Segments[0].Areas, lvm.Area{LV: "third"})
-		}, kind: lvm.KindOutOfRange, words: "extend it with lvextend"},
+		}, kind: lvm.KindOutOfRange, words: "lvextend -L+SIZE vg/"},
 		"legs together": {class: lvm.Class{Layout: lvm.LayoutRAID1}, required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].Areas[1] = lv.Segments[0].Areas[0] }, kind: lvm.KindOutOfRange, words: "shares its disk"},
 		"small regions": {class: lvm.Class{Layout: lvm.LayoutRAID1}, required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].RegionSize = 4 }, kind: lvm.KindOutOfRange, words: "at most 8 MiB"},
 		"a full area":   {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.MDAFree = 8 * lvm.KiB }, kind: lvm.KindOutOfRange, words: "move all extents to them (pvmove, vgreduce)"},

@@ -219,7 +219,7 @@ func TestPoolOfAdmin(t *testing.T) {
 	if steps, err := CreateSteps(p.Create); err != nil || len(steps) != 1 {
 		t.Errorf("%v, %v", steps, err)
 	}
-	if _, err := alloc.Plan(s, fixture.TestCluster, []lvm.Spec{{Name: "a", Class: class, Required: c.Largest + 1}}); err == nil || !strings.Contains(err.Error(), "lvextend vg/pool") {
+	if _, err := alloc.Plan(s, fixture.TestCluster, []lvm.Spec{{Name: "a", Class: class, Required: c.Largest + 1}}); err == nil || !strings.Contains(err.Error(), "lvextend -L+SIZE vg/pool") {
 		t.Error(err)
 	}
 }

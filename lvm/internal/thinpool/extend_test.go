@@ -112,7 +112,7 @@ func TestFullPoolOfAnAdmin(t *testing.T) {
 		p := growing(t, 900)
 		p.Ours = false
 		got := p.OvercommitReason(status)
-		if !strings.Contains(got, "nearly full") || !strings.Contains(got, "lvextend vg/nodelvm-thin") || strings.Contains(got, "add a disk") || strings.Contains(got, "free to extend") {
+		if !strings.Contains(got, "nearly full") || !strings.Contains(got, "lvextend -L+SIZE vg/nodelvm-thin") || strings.Contains(got, "add a disk") || strings.Contains(got, "free to extend") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
