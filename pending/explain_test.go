@@ -87,10 +87,10 @@ func TestCauses(t *testing.T) {
 		"scheduler": {func(*Facts) {}, []string{"node-1 has capacity for the volume", "kubectl -n shop describe pod db-0"}},
 		"selected":  {func(f *Facts) { f.Claim.Annotations[api.AnnotationSelectedNode] = "node-2" }, []string{"the scheduler has chosen node-2"}},
 		"too large": {func(f *Facts) { f.Claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("20Gi") },
-			[]string{"no node can have the volume", "fix: request at most 10 GiB, or add disks to node-1", "node-1: volume group vg-data has 10 GiB of 20 GiB",
-				"node-2: volume group vg-data has 8 GiB of 20 GiB"}},
+			[]string{"no node can have the volume", "fix: request at most 10 GiB, or add disks to node-1", "node-1: volume group vg-data has capacity for a volume of at most 10 GiB, and the claim requests 20 GiB",
+				"node-2: volume group vg-data has capacity for a volume of at most 8 GiB, and the claim requests 20 GiB"}},
 		"no run of extents": {func(f *Facts) { eachNode(f, func(n *Node) { n.Offers[0].Largest = 3 * gib }) },
-			[]string{"free, but its largest volume of the class is 3 GiB of 6 GiB", "request at most 3 GiB"}},
+			[]string{"free, but capacity for a volume of at most 3 GiB with this class, and the claim requests 6 GiB", "request at most 3 GiB"}},
 		"missing group": {func(f *Facts) { eachNode(f, func(n *Node) { n.Offers = nil }) }, []string{`it has no volume group "vg-data"`, "add disks or a volume group"}},
 		"tag removed": {func(f *Facts) {
 			f.Class.Parameters[api.ParameterVolumeGroup] = "@fast"

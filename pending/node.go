@@ -114,13 +114,13 @@ func capacityObstacles(f Facts, n Node, largest inventory.Bytes) []string {
 	for _, offer := range n.Offers {
 		switch {
 		case offer.Group == "":
-			found = append(found, fmt.Sprintf("%s requested, and the largest volume of the class is %s", size, offer.Largest))
+			found = append(found, fmt.Sprintf("it has capacity for a volume of at most %s with this class, and the claim requests %s", offer.Largest, size))
 		case offer.Obstacle != "":
 			found = append(found, fmt.Sprintf("volume group %s: %s", offer.Group, offer.Obstacle))
 		case offer.Available >= size:
-			found = append(found, fmt.Sprintf("volume group %s has %s free, but its largest volume of the class is %s of %s", offer.Group, offer.Available, offer.Largest, size))
+			found = append(found, fmt.Sprintf("volume group %s has %s free, but capacity for a volume of at most %s with this class, and the claim requests %s", offer.Group, offer.Available, offer.Largest, size))
 		default:
-			found = append(found, fmt.Sprintf("volume group %s has %s of %s", offer.Group, offer.Largest, size))
+			found = append(found, fmt.Sprintf("volume group %s has capacity for a volume of at most %s, and the claim requests %s", offer.Group, offer.Largest, size))
 		}
 	}
 	if n.Wiping > 0 {

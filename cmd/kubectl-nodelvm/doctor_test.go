@@ -130,7 +130,7 @@ var faults = []fault{
 	{"claim that fits nowhere", func(f *facts) {
 		w := waitingShop()
 		f.nodes, f.claims, f.users = w.nodes, w.claims, w.pods
-	}, "claims", "claim shop/data", "no node can have the volume; node-2: volume group vg-data has 80 GiB of 200 GiB; node-1: the pod also uses claim log"},
+	}, "claims", "claim shop/data", "no node can have the volume; node-2: volume group vg-data has capacity for a volume of at most 80 GiB, and the claim requests 200 GiB; node-1: the pod also uses claim log"},
 	{"silent node", silence, "nodes answer", "node-2", "has not answered within 10s"},
 	{"driver that is not ready", func(f *facts) { f.answers[1].page.NotReady = "device-mapper is not in this kernel" },
 		"nodes answer", "node-2", "device-mapper is not in this kernel"},

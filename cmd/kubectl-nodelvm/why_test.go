@@ -58,9 +58,9 @@ func TestWhyNamesWhatEachNodeLacks(t *testing.T) {
 	const want = `claim shop/data: 200 GiB of StorageClass "local" for db-0
   cause: no node can have the volume
     fix: request at most 80 GiB, or add disks to node-2 or delete volumes there
-  node-2: volume group vg-data has 80 GiB of 200 GiB
+  node-2: volume group vg-data has capacity for a volume of at most 80 GiB, and the claim requests 200 GiB
   node-1: the pod also uses claim log, whose volume is on node-2
-  node-1: volume group vg-data has 80 GiB of 200 GiB
+  node-1: volume group vg-data has capacity for a volume of at most 80 GiB, and the claim requests 200 GiB
   node-3: the pod also uses claim log, whose volume is on node-2
   node-3: nodelvm does not run there
 `

@@ -38,7 +38,7 @@ func waiting(now time.Time) (state, []corev1.Pod) {
 
 func TestMessageNamesWhatEachNodeLacks(t *testing.T) {
 	s, pods := waiting(time.Now())
-	const want = "no node can have the volume; node-1: 6 GiB requested, and the largest volume of the class is 3 GiB; " +
+	const want = "no node can have the volume; node-1: it has capacity for a volume of at most 3 GiB with this class, and the claim requests 6 GiB; " +
 		"node-2: nodelvm publishes no capacity for the class there. More: kubectl nodelvm why data -n ns"
 	if got := messageOf(factsOf(s, s.claims[0], pods)); got != want {
 		t.Errorf("%q\nwant %q", got, want)

@@ -53,7 +53,7 @@ func TestWaitingClaimsSayWhy(t *testing.T) {
 	}
 	startReporter(t)
 
-	eventSays(t, large, corev1.EventTypeWarning, "no node can have the volume; a-node: 6 GiB requested, and the largest volume of the class is 3 GiB")
+	eventSays(t, large, corev1.EventTypeWarning, "no node can have the volume; a-node: it has capacity for a volume of at most 3 GiB with this class, and the claim requests 6 GiB")
 	eventSays(t, wrong, corev1.EventTypeWarning, `StorageClass misspelt: the parameter "volumegroup" is unknown (did you mean volumeGroup?)`)
 	if got := eventOn(t, "default", "misspelt", api.ReasonWaitingForCapacity); got == "" {
 		t.Error("no event on the class")
@@ -62,7 +62,7 @@ func TestWaitingClaimsSayWhy(t *testing.T) {
 	patch := []byte(`{"capacity": "2Gi", "maximumVolumeSize": "2Gi"}`)
 	_, err = admin.StorageV1().CSIStorageCapacities(system).Patch(t.Context(), published.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	must(t, err)
-	eventSays(t, large, corev1.EventTypeWarning, "a-node: 6 GiB requested, and the largest volume of the class is 2 GiB")
+	eventSays(t, large, corev1.EventTypeWarning, "a-node: it has capacity for a volume of at most 2 GiB with this class, and the claim requests 6 GiB")
 
 	bind := []byte(`{"spec": {"volumeName": "bound-by-hand"}}`)
 	_, err = admin.CoreV1().PersistentVolumeClaims(large.Namespace).Patch(t.Context(), large.Name, types.MergePatchType, bind, metav1.PatchOptions{})

@@ -87,7 +87,7 @@ var planted = []fault{
 	{"an admin removes the tag of all groups", retag("--deltag"), retag("--addtag"), doctor,
 		[]string{"StorageClasses fast, ", `has a volume group with the LVM tag "fast"`, "vgchange --addtag"}},
 	{"a claim that is too large", scenario.PodWithClaim("large", "fast", "500Gi", ""), removePods, "kubectl nodelvm why large -n demo",
-		[]string{"no node can have the volume", "of 500 GiB", "request at most"}},
+		[]string{"no node can have the volume", "the claim requests 500 GiB", "request at most"}},
 	{"an admin fills a thin pool", fillPool, emptyPool, doctor, []string{"ThinPool", "vgextend"}},
 	{"a disk with a volume dies", loseVolume, findVolume, doctor, []string{"physical volume", "Affected volumes: VolumeDataMissing: ", "demo/lost"}},
 	{"a file system is full", fillFileSystem, removePods, doctor, []string{"(claim demo/full)", "FileSystemFull: ", "kubectl patch pvc full -n demo"}},
