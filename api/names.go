@@ -38,12 +38,12 @@ const FinalizerProvisioner = "external-provisioner.volume.kubernetes.io/finalize
 
 // Annotations of this driver. All but the reclaim policy, OnNodeLoss, TrimInterval and Losses hold a time (RFC 3339, UTC).
 const (
-	AnnotationLostSince            = "nodelvm.io/lost-since"              // of a PersistentVolume or content, by the janitor: when it first observed the loss of the node or group
-	AnnotationVolumeGroupLostSince = "nodelvm.io/volume-group-lost-since" // of a PersistentVolume, by the node: when its volume group disappeared
-	AnnotationAbandonedSince       = "nodelvm.io/abandoned-since"         // of a PersistentVolume, by the janitor: when it released the claim of a retained volume
-	AnnotationReclaimPolicy        = "nodelvm.io/original-reclaim-policy" // of a PersistentVolume, by the janitor: the policy of a volume whose claim it releases, Retain meanwhile
-	AnnotationRetriedAt            = "nodelvm.io/provisioning-retried-at" // of a claim, by the node: when it last made csi-provisioner retry; no code reads it
-	AnnotationLosses               = "nodelvm.io/losses"                  // of the janitor's lease: the time of each loss
+	AnnotationLostSince            = "nodelvm.io/lost-since"              // Of a PersistentVolume or content, by the janitor: when it first observed the loss of the node or group.
+	AnnotationVolumeGroupLostSince = "nodelvm.io/volume-group-lost-since" // Of a PersistentVolume, by the node: when its volume group disappeared.
+	AnnotationAbandonedSince       = "nodelvm.io/abandoned-since"         // Of a PersistentVolume, by the janitor: when it released the claim of a retained volume.
+	AnnotationReclaimPolicy        = "nodelvm.io/original-reclaim-policy" // Of a PersistentVolume, by the janitor: the policy of a volume whose claim it releases, Retain meanwhile.
+	AnnotationRetriedAt            = "nodelvm.io/provisioning-retried-at" // Of a claim, by the node: when it last made csi-provisioner retry; no code reads it.
+	AnnotationLosses               = "nodelvm.io/losses"                  // Of the janitor's lease: the time of each loss.
 
 	// AnnotationOnNodeLoss of a StorageClass or VolumeSnapshotClass selects what the janitor does when the node or volume group of a
 	// volume is lost: OnNodeLossRelease, or, without it, only an event. It is not a class parameter: parameters are for the driver,
@@ -61,11 +61,11 @@ const LabelNodeGroup = "nodelvm.io/node-group"
 
 // Keys of a volume's context, which Kubernetes keeps in the PersistentVolume's volume attributes.
 const (
-	AttributeUUID        = "nodelvm.io/lv-uuid"      // the logical volume's UUID: the driver checks it before it uses the device
-	AttributeVolumeGroup = "nodelvm.io/volume-group" // the volume group's name, for admins and messages
-	AttributeSource      = "nodelvm.io/source"       // of a copy: the handle of the snapshot or volume that it was created from
-	AttributeMkfsOptions = "nodelvm.io/mkfs-options" // the StorageClass's mkfsOptions, unchanged
-	AttributeEncryption  = "nodelvm.io/encryption"   // of an encrypted volume: "luks2"
+	AttributeUUID        = "nodelvm.io/lv-uuid"      // The logical volume's UUID: the driver checks it before it uses the device.
+	AttributeVolumeGroup = "nodelvm.io/volume-group" // The volume group's name, for admins and messages.
+	AttributeSource      = "nodelvm.io/source"       // Of a copy: the handle of its source, a snapshot or volume.
+	AttributeMkfsOptions = "nodelvm.io/mkfs-options" // The StorageClass's mkfsOptions, unchanged.
+	AttributeEncryption  = "nodelvm.io/encryption"   // Of an encrypted volume: "luks2".
 )
 
 // Keys of a StorageClass's parameters.

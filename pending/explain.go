@@ -78,7 +78,7 @@ func classCauses(f Facts, refusal string) []Cause {
 	case f.Class == nil:
 		return []Cause{{fmt.Sprintf("StorageClass %q does not exist", name), "create it, or create the claim again with another storageClassName"}}
 	case f.Class.Provisioner != api.DriverName:
-		return []Cause{{fmt.Sprintf("StorageClass %q belongs to the driver %s, not to nodelvm", name, f.Class.Provisioner), "look at that driver's log"}}
+		return []Cause{{fmt.Sprintf("StorageClass %q belongs to the driver %s, not to nodelvm", name, f.Class.Provisioner), "read that driver's log"}}
 	case f.Class.VolumeBindingMode == nil || *f.Class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer:
 		return []Cause{{fmt.Sprintf("StorageClass %q binds immediately, before the scheduler has chosen a node", name),
 			"create the class again with volumeBindingMode: WaitForFirstConsumer"}}

@@ -10,10 +10,10 @@ import (
 // Facts are what Explain needs to know.
 type Facts struct {
 	Claim        corev1.PersistentVolumeClaim
-	Class        *storagev1.StorageClass // nil: it does not exist
-	Pods         []corev1.Pod            // those that use the claim and have not ended
-	OtherVolumes map[string]string       // by the name of another claim of these pods: the node of its volume
-	Source       *Source                 // of the claim's data; nil: it has none, or what it is cannot be read
+	Class        *storagev1.StorageClass // Nil: it does not exist.
+	Pods         []corev1.Pod            // Those that use the claim and have not ended.
+	OtherVolumes map[string]string       // By the name of another claim of these pods: the node of its volume.
+	Source       *Source                 // Of the claim's data; nil: it has none, or the caller cannot read it.
 	Nodes        []Node
 }
 
@@ -28,10 +28,10 @@ type Source struct {
 // Node is a node of the cluster, with what its driver reports about the class.
 type Node struct {
 	Node    corev1.Node
-	Silent  string            // why the driver does not report; "": it does
-	Refused string            // why the driver refuses the class' parameters; "": it accepts them
-	Offers  []inventory.Offer // of the volume groups that the class selects
-	Wiping  inventory.Bytes   // of deleted volumes; free once zeroed
+	Silent  string            // Why the driver does not report; "": it does.
+	Refused string            // Why the driver refuses the class' parameters; "": it accepts them.
+	Offers  []inventory.Offer // Of the volume groups that the class selects.
+	Wiping  inventory.Bytes   // Of deleted volumes; free after the driver zeroes them.
 }
 
 // Answer says why a claim has no volume.

@@ -29,6 +29,7 @@ func TestRules(t *testing.T) {
 		"deploy/b/a.yaml": "key: value\n# somebody\n",
 		"lvm/clean.go":    "// Package lvm plans.\npackage lvm\n",
 		"statuspage/.x":   "",
+		"pending/.x":      "",
 		"cmd/.x":          "",
 		"controller/.x":   "",
 		"node/.x":         "",
