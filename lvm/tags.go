@@ -90,7 +90,8 @@ func PoolTags(cluster string) []string {
 func StateTag(s VolumeState) string { return EncodeTag(keyState, string(s)) }
 
 // DecodeTags returns the values of the driver's tags by key. It keeps unknown keys: a later version may add keys to the same
-// format.
+// format, and an earlier version ignores them. So a feature that changes how the driver must handle a volume raises TagVersion, or
+// gives kind, state, layout, wipe or encryption a new value: an earlier version then refuses the volume, and keeps it.
 func DecodeTags(tags []string) (map[string]string, error) {
 	var values map[string]string
 	for _, tag := range tags {
