@@ -18,7 +18,7 @@ func (c *command) dashboardCommand() *cobra.Command {
 	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "dashboard",
-		Short: "Serve a live map of nodes, disks and volumes on this machine, for the browser",
+		Short: "Serve a page on this machine that shows nodes, disks and volumes",
 		Long: `Serve a page on 127.0.0.1 that shows each node's disks with every volume, snapshot, thin pool, wipe and free extent range, and follows changes.
 
 The page uses your own rights, changes nothing, and can only be opened with the printed URL, in one browser: it holds a token that works once. The cluster is read only

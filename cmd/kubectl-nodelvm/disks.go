@@ -37,7 +37,7 @@ const (
 func (c *command) disksCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "disks",
-		Short: "List the disks of the volume groups: path, model, serial number, slot, size, use, status; also disks that died",
+		Short: "List the disks of the volume groups, including lost disks: path, model, serial number, slot, size, use, status",
 		Args:  cobra.NoArgs,
 		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
 			drivers, err := cluster.driversOrNone(cmd.Context())
