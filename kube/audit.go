@@ -206,7 +206,7 @@ func (a *Agent) reportOrphans(ctx context.Context, orphans []Orphan) error {
 		case statuspage.ReasonUnreferenced:
 			n.Reason, n.Message = api.ReasonUnreferencedVolumes, "no object of this cluster refers to "+what
 		case statuspage.ReasonAbandoned:
-			n.Reason, n.Message = api.ReasonAbandonedVolumes, "retained: their claims now use other volumes: "+what
+			n.Reason, n.Message = api.ReasonAbandonedVolumes, "the driver keeps volumes whose claims no longer use them: "+what
 		case statuspage.ReasonOtherCluster:
 			n.Reason, n.Message = api.ReasonOtherClusterVolumes, "another cluster created "+what
 		}

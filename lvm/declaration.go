@@ -66,10 +66,10 @@ func CheckDeclarations(declared []Declaration) ([]Declaration, error) {
 
 func (s Selector) check() error {
 	if s.Paths != nil && len(s.Paths) == 0 {
-		return Errorf(KindInvalid, "paths is an empty list, which selects nothing: omit it, or use paths: [\"/dev/*\"] if every disk is meant")
+		return Errorf(KindInvalid, "paths is an empty list, which selects nothing: omit it, or write paths: [\"/dev/*\"] to select every disk")
 	}
 	if len(s.Paths) == 0 && s.MinSize == 0 && s.MaxSize == 0 && s.Rotational == nil && s.Model == "" {
-		return Errorf(KindInvalid, "a selector without any condition would take every disk: if that is meant, say paths: [\"/dev/*\"]")
+		return Errorf(KindInvalid, "a selector without conditions selects every disk: add a condition, or write paths: [\"/dev/*\"] to select every disk")
 	}
 	if s.MinSize < 0 || s.MaxSize < 0 || s.MaxSize > 0 && s.MaxSize < s.MinSize {
 		return Errorf(KindInvalid, "sizes from %s to %s select nothing", s.MinSize, s.MaxSize)

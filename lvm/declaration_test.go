@@ -23,7 +23,7 @@ func TestCheckDeclarations(t *testing.T) {
 		"not a tag":              func(d *lvm.Declaration) { d.Tags = []string{"a b"} },
 		"at least one selector":  func(d *lvm.Declaration) { d.Devices = nil },
 		"a limit of 0":           func(d *lvm.Declaration) { d.MaxDevices = -1 },
-		"would take every disk":  func(d *lvm.Declaration) { d.Devices = []lvm.Selector{{}} },
+		"selects every disk":     func(d *lvm.Declaration) { d.Devices = []lvm.Selector{{}} },
 		"is invalid":             func(d *lvm.Declaration) { d.Devices = []lvm.Selector{{Paths: []string{"/dev/["}}} },
 		"an empty list":          func(d *lvm.Declaration) { d.Devices = []lvm.Selector{{Paths: []string{}, MinSize: lvm.GiB}} },
 		"of 1 bytes cannot":      func(d *lvm.Declaration) { d.Devices = []lvm.Selector{{MinSize: 1}} },   // 100m, thousandths, for 100M

@@ -69,7 +69,7 @@ func (g Group) IncompleteReason() string {
 func (g Group) AbsentError(format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if why := g.IncompleteReason(); why != "" {
-		return Errorf(KindBusy, "%s according to the disks that can be read, which is no proof; retry: %s", what, why)
+		return Errorf(KindBusy, "the driver cannot confirm that %s, because volume group %s may have newer metadata than the driver reads: %s. The caller retries", what, g.Name, why)
 	}
 	return Errorf(KindNotFound, "%s", what)
 }
@@ -120,7 +120,7 @@ func (pv PV) DescribeMissing(group VGName) string {
 func (s State) CheckComplete() error {
 	for _, g := range s.Groups {
 		if why := g.IncompleteReason(); why != "" {
-			return Errorf(KindBusy, "volume group %s may hold more than can be read: %s", g.Name, why)
+			return Errorf(KindBusy, "volume group %s may have newer metadata than the driver reads: %s", g.Name, why)
 		}
 	}
 	if len(s.UnreadDevices) > 0 {

@@ -43,11 +43,11 @@ func (s *Server) SyncBeforeCopy(ctx context.Context, id lvm.ID) error {
 	select {
 	case err := <-synced:
 		if err != nil {
-			return lvm.Errorf(lvm.KindBusy, "cannot copy volume %s before its file system has written what it holds in memory: %w", id, err)
+			return lvm.Errorf(lvm.KindBusy, "cannot snapshot or clone volume %s yet: the driver cannot write the cached data of its file system to the disk: %w", id, err)
 		}
 		return nil
 	case <-ctx.Done():
-		return lvm.Errorf(lvm.KindBusy, "the file system of volume %s still writes what it holds in memory, which a copy needs; retry", id)
+		return lvm.Errorf(lvm.KindBusy, "cannot snapshot or clone volume %s yet: its file system is writing cached data to the disk; the caller retries", id)
 	}
 }
 

@@ -43,7 +43,7 @@ func newServer(log *slog.Logger, calls *callMetrics, id csi.IdentityServer, ctrl
 // process still serves, and no other kind of file.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return nil, fmt.Errorf("cannot create the socket's directory: %w", err)
+		return nil, fmt.Errorf("cannot create the directory of the CSI socket %s: %w", path, err)
 	}
 	if err := removeStale(ctx, path); err != nil {
 		return nil, err
@@ -67,11 +67,11 @@ func removeStale(ctx context.Context, path string) error {
 		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("%s is in the way: it is not a socket, so it is not removed", path)
+		return fmt.Errorf("cannot create the CSI socket %s: a file that is not a socket has this path; move that file", path)
 	}
 	dialer := net.Dialer{Timeout: time.Second}
 	if conn, err := dialer.DialContext(ctx, "unix", path); err == nil {
-		return errors.Join(fmt.Errorf("another process answers on %s; stop it first", path), conn.Close())
+		return errors.Join(fmt.Errorf("cannot create the CSI socket %s: another process answers on it; stop that process", path), conn.Close())
 	}
 	return os.Remove(path)
 }

@@ -104,7 +104,7 @@ func (h *Host) freezable(ctx context.Context, g lvm.Group, origin lvm.Volume) er
 		return lvm.Errorf(lvm.KindInternal, "cannot determine whether the file system on volume %s/%s is frozen: %w", g.Name, origin.ID.LV, err)
 	}
 	if frozen {
-		return lvm.Errorf(lvm.KindBusy, "cannot snapshot or clone volume %s/%s now: its file system is frozen (fsfreeze) or refuses writes; thaw it (fsfreeze --unfreeze), device-mapper freezes it itself", g.Name, origin.ID.LV)
+		return lvm.Errorf(lvm.KindBusy, "cannot snapshot or clone volume %s/%s now: its file system is frozen (fsfreeze) or does not answer a write. Run fsfreeze --unfreeze MOUNTPOINT on the node: a snapshot or clone does not need fsfreeze", g.Name, origin.ID.LV)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func (h *Host) zeroNew(ctx context.Context, m created) (lvm.Volume, error) {
 	case h.tasks.IsStopped():
 		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q is not zeroed yet, and the driver is shutting down; retry", m.Name)
 	case err != nil:
-		err = lvm.Errorf(lvm.KindInternal, "cannot zero volume %s/%s, whose extents may hold other users' data, so the driver does not hand it out: %w", g.Name, lv.Name, err)
+		err = lvm.Errorf(lvm.KindInternal, "cannot zero volume %s/%s, so the driver does not create it: its extents may hold other users' data: %w", g.Name, lv.Name, err)
 		if removal := h.engine.Remove(ctx, s, v.ID, v.UUID, v.State); removal != nil {
 			return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "%w; the next request removes it: %w", err, removal)
 		}

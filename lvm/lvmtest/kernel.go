@@ -147,7 +147,7 @@ func (k kernel) CheckUnused(_ context.Context, path string) error {
 	d := k.node.device(path)
 	switch {
 	case d != nil && d.opens > 0:
-		return lvm.Errorf(lvm.KindInUse, "%s is open, by a pod or a program of this node: end that, or unmount it", path)
+		return lvm.Errorf(lvm.KindInUse, "%s is in use by a pod or a program of this node: stop the pod or program, or unmount the file system", path)
 	case d != nil && d.bound > 0:
 		return lvm.Errorf(lvm.KindInUse, "%s is bound at the path of a pod: end the pod, or unmount that path", path)
 	}

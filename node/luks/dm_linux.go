@@ -154,7 +154,7 @@ func (m linux) removeMapping(ctx context.Context, name string) error {
 		case !errors.Is(err, unix.EBUSY):
 			return lvm.Errorf(lvm.KindInternal, "cannot close the encrypted mapping %s: %w", name, err)
 		case time.Now().After(deadline):
-			return lvm.Errorf(lvm.KindInUse, "the encrypted mapping %s is open by %s: end that; lsblk /dev/mapper/%s and lsof /dev/mapper/%s on the node show more", name, m.users(name), name, name)
+			return lvm.Errorf(lvm.KindInUse, "cannot close the encrypted mapping %s: it is in use by %s. Stop the pod or program, or remove the device on it; lsblk /dev/mapper/%s and lsof /dev/mapper/%s on the node show more", name, m.users(name), name, name)
 		}
 		select {
 		case <-ctx.Done():

@@ -20,7 +20,7 @@ const maxDepth = 8
 func parseObject(area []byte) (object, error) {
 	content, rest, _ := bytes.Cut(area, []byte{0})
 	if len(bytes.Trim(rest, "\x00")) > 0 {
-		return nil, errors.New("something follows its metadata")
+		return nil, errors.New("it has data after its metadata")
 	}
 	for _, c := range content {
 		if c >= 0x80 {
@@ -34,7 +34,7 @@ func parseObject(area []byte) (object, error) {
 		return nil, fmt.Errorf("its metadata are not valid JSON: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows its metadata")
+		return nil, errors.New("it has data after its metadata")
 	}
 	o, is := value.(object)
 	if !is {

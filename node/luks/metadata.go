@@ -56,7 +56,7 @@ func parseMetadata(area []byte) (m metadata, err error) {
 	room := config.number("keyslots_size")
 	switch {
 	case config.number("json_size") != copySize-binarySize:
-		return m, errors.New("it has another size of metadata than it says")
+		return m, fmt.Errorf("it states the metadata size %v instead of %d", config["json_size"], copySize-binarySize)
 	case room < 0 || room > int64(HeaderSize)-headerBytes:
 		return m, errors.New("its key slots overlap the data")
 	case config["requirements"] != nil:
@@ -95,8 +95,10 @@ func checkSegment(segments object) (sector int, err error) {
 func checkDigest(digests object) (bound []string, err error) {
 	d := digests.object("0")
 	switch {
-	case len(digests) != 1 || d.text("type") != "pbkdf2":
-		return nil, errors.New("it has not one digest of the volume key")
+	case len(digests) != 1:
+		return nil, fmt.Errorf("it has %d digests of the volume key instead of one", len(digests))
+	case d.text("type") != "pbkdf2":
+		return nil, fmt.Errorf("its digest of the volume key has the type %q instead of pbkdf2", d.text("type"))
 	case d.number("iterations") < 1 || d.number("iterations") > maxPBKDF2:
 		return nil, fmt.Errorf("its digest asks for %v iterations, more than %d", d["iterations"], maxPBKDF2)
 	}

@@ -145,17 +145,17 @@ func planSize(v Volume, o Observation) (Step, error) {
 	case o.Mapping.Size < most:
 		return StepResize, nil
 	case o.Mapping.Size > most:
-		return 0, lvm.Errorf(lvm.KindConflict, "the mapping of volume %s has %s, more than the %s that its logical volume %s has room for", v.Handle, o.Mapping.Size, most, v.Device)
+		return 0, lvm.Errorf(lvm.KindConflict, "the mapping of volume %s has %s, more than the %s of data that its logical volume %s can hold", v.Handle, o.Mapping.Size, most, v.Device)
 	}
 	return StepNothing, nil
 }
 
 // refuseHeader returns an error that says why the driver does not open a header, and what an admin can do.
 func refuseHeader(v Volume, o Observation) error {
-	what := fmt.Sprintf("volume %s cannot be opened: the LUKS header on %s %s", v.Handle, v.Device, o.Header.describe())
+	what := fmt.Sprintf("cannot open volume %s: the LUKS header on %s %s", v.Handle, v.Device, o.Header.describe())
 	switch {
 	case o.Mapping.Live:
-		return lvm.Errorf(lvm.KindConflict, "%s, while the volume is open: save its data now, they are readable only until it is closed", what)
+		return lvm.Errorf(lvm.KindConflict, "%s. The volume is open now: copy its data before its pods end, because the driver cannot open it again", what)
 	case o.Header.State == HeaderNoKeys:
 		return lvm.Errorf(lvm.KindConflict, "%s: without a backup of the header (cryptsetup luksHeaderRestore) its data are lost; the driver does not format it again", what)
 	case o.Header.State == HeaderForeign:

@@ -58,7 +58,7 @@ func TestPlan(t *testing.T) {
 		"copy of a blank volume":             {copied: true, want: StepWriteMark},
 		"header of another":                  {o: Observation{Header: other}, kind: lvm.KindConflict, says: "another volume's"},
 		"header lost":                        {o: Observation{Mark: MarkFormatted}, kind: lvm.KindConflict, says: "is missing"},
-		"header lost while open":             {o: Observation{Mapping: open(size - HeaderSize)}, kind: lvm.KindConflict, says: "save its data now"},
+		"header lost while open":             {o: Observation{Mapping: open(size - HeaderSize)}, kind: lvm.KindConflict, says: "copy its data before its pods end"},
 		"header damaged":                     {o: Observation{Header: Header{State: HeaderDamaged, Reason: "checksum"}}, kind: lvm.KindConflict, says: "damaged (checksum)"},
 		"header foreign":                     {o: Observation{Header: Header{State: HeaderForeign, Reason: "it has tokens"}}, kind: lvm.KindConflict, says: "it has tokens"},
 		"header foreign, of a copy":          {o: Observation{Header: Header{State: HeaderForeign, Reason: "it has tokens"}}, copied: true, kind: lvm.KindConflict, says: "it has tokens"},

@@ -213,7 +213,7 @@ func (k Kernel) CheckUnused(ctx context.Context, path string) error {
 			return k.checkUnbound(path)
 		}
 		if time.Now().After(deadline) {
-			return lvm.Errorf(lvm.KindInUse, "%s is open by %s: end that, or unmount it; lsof %s and findmnt %s on the node show more", path, k.users(path), path, path)
+			return lvm.Errorf(lvm.KindInUse, "%s is in use by %s: stop the pod or program, unmount the file system, or remove the device on it; lsof %s and findmnt %s on the node show more", path, k.users(path), path, path)
 		}
 		select {
 		case <-ctx.Done():

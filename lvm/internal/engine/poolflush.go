@@ -45,7 +45,7 @@ func (e *Engine) FlushPool(ctx context.Context, g lvm.Group, pool lvm.LV) (lvm.G
 		return g, err
 	}
 	if now := g.FindLV(pool.Name); now != nil && Unflushed(*now) {
-		return g, lvm.Errorf(lvm.KindBusy, "LVM cannot flush the messages that an interrupted command left for the thin pool %s/%s (%s); to remove a volume now would leak its blocks: %w",
+		return g, lvm.Errorf(lvm.KindBusy, "LVM cannot flush the messages that an interrupted command left for the thin pool %s/%s (%s). Until LVM can, the driver removes no volume from the pool, because LVM would not free the volume's blocks: %w",
 			g.Name, pool.Name, strings.Join(now.Thin.Messages, ", "), done.Cause())
 	}
 	e.Log.Info("flushed the messages that an interrupted command left for a thin pool", "vg", g.Name, "pool", pool.Name, "messages", pool.Thin.Messages)
