@@ -50,7 +50,7 @@ prose: ## Count what the prose linter finds, by rule and folder; PROSE=PATH list
 	test/part.sh prose
 
 .PHONY: test-unit
-test-unit: ## Run the tests that need nothing but Go, with the race detector
+test-unit: ## Run the unit tests of all modules, with the race detector; needs gcc and libc6-dev, which it installs, and 10 GiB of free disk
 	test/part.sh unit
 
 .PHONY: test-lvm
@@ -66,7 +66,7 @@ test-long: ## Run the tests that take hours: every crash point, 1000 random grou
 	test/part.sh long
 
 .PHONY: conformance
-conformance: ## Run upstream's storage suite in the lab, for 40 minutes or more; an interrupted run continues (FRESH=1 starts over, KEEP=1 leaves the lab up)
+conformance: ## Run upstream's storage suite in the lab: on two cores 40 minutes with ARGS="--jobs 4", longer with the default of two jobs; an interrupted run continues (FRESH=1 starts over, KEEP=1 leaves the lab up)
 	cd test && $(GO_RUN) ./cmd/conformance --dir $(CURDIR)/dist/conformance $(ARGS)
 
 .PHONY: matrix
