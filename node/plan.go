@@ -175,7 +175,7 @@ func planPublish(r publishRequest, target, staged PathInfo, mounts []MountPoint,
 			continue
 		}
 		if r.onePod {
-			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s, and its access mode (ReadWriteOncePod) allows one pod at a time: end that pod first", r.id, other.Path)
+			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s, and its access mode (ReadWriteOncePod) allows one pod at a time: end the other pod first", r.id, other.Path)
 		}
 		if r.block && other.ReadOnly != r.readOnly {
 			return 0, lvm.Errorf(lvm.KindInUse, "volume %s is published at %s %s, but %s is requested: a raw device is read-only for all pods of a node or for none; end the other pod first",
