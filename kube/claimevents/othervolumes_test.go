@@ -88,7 +88,7 @@ func TestOtherClaimsAreBounded(t *testing.T) {
 		t.Errorf("%d claims were read, want %d", got, otherClaims)
 	}
 	for _, uid := range []string{"tenant/data", "shop/data"} {
-		if message := r.written[kubetest.TypesUID(uid)].message; !strings.HasPrefix(message, "no node can have the volume; node-1: 6 GiB requested") {
+		if message := r.written[kubetest.TypesUID(uid)].message; !strings.HasPrefix(message, "no node can have the volume; node-1: it has capacity for a volume of at most 3 GiB") {
 			t.Errorf("%s: %q", uid, message)
 		}
 	}

@@ -617,7 +617,7 @@ func TestHungResumeDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestResumeSparesSnapshots: Resume leaves a mapping alone that this driver has suspended for a snapshot.
+// TestResumeSparesSnapshots: Resume does not change a mapping that this driver has suspended for a snapshot.
 func TestResumeSparesSnapshots(t *testing.T) {
 	f := newFake()
 	m := f.manager()

@@ -14,7 +14,7 @@ type Volume struct {
 	Device string // of the logical volume, "/dev/dm-3"
 	Copied bool   // its content began as that of another volume: a clone or a restored snapshot
 	Block  bool   // raw
-	Thin   bool   // its pool allocates blocks on the first write; only Erase uses this
+	Thin   bool   // in a thin pool
 }
 
 // Observation is a volume's state. The driver reads it at once, and starts no process for it.

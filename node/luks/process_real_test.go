@@ -107,7 +107,7 @@ func TestRealSnapshot(t *testing.T) {
 	v := b.existing("frozen")
 	v.Copied = true
 	b.expectContent(b.stage(request(v, r.Keys)), content)
-	if _, err := b.Suspend(origin.Handle); err != nil { // and the driver is killed
+	if _, err := New(Config{}).Suspend(origin.Handle); err != nil { // by a driver that is killed
 		t.Fatal(err)
 	}
 	_, err = b.Stage(t.Context(), r)
