@@ -36,7 +36,7 @@ const (
 // a lost node never does.
 const FinalizerProvisioner = "external-provisioner.volume.kubernetes.io/finalizer"
 
-// Annotations of this driver. All but the reclaim policy, OnNodeLoss, TrimInterval and Losses hold a time (RFC 3339, UTC).
+// Annotations of this driver. All but the reclaim policy, OnNodeLoss, TrimInterval, Losses and LearnedFrom hold a time (RFC 3339, UTC).
 const (
 	AnnotationLostSince            = "nodelvm.io/lost-since"              // Of a PersistentVolume or content, by the janitor: when it first observed the loss of the node or group.
 	AnnotationVolumeGroupLostSince = "nodelvm.io/volume-group-lost-since" // Of a PersistentVolume, by the node: when its volume group disappeared.
@@ -58,6 +58,11 @@ const (
 
 // LabelNodeGroup is the janitor's, on the CSIStorageCapacity of a node that does not exist yet: the name of the node group.
 const LabelNodeGroup = "nodelvm.io/node-group"
+
+// AnnotationLearnedFrom is the janitor's, on such an object with a learned capacity: name, time of creation and UID of the new node that it was
+// learned from. Empty: it is the most that a node of the group published, and no new node has confirmed it. Without the annotation the
+// capacity was declared.
+const AnnotationLearnedFrom = "nodelvm.io/learned-from-node"
 
 // Keys of a volume's context, which Kubernetes keeps in the PersistentVolume's volume attributes.
 const (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,7 +73,10 @@ func (p *Publisher) write(ctx context.Context, s state) error {
 	return all
 }
 
-const resourceName = "csistoragecapacities"
+const (
+	resourceName = "csistoragecapacities"
+	ofDriver     = "csi.storage.k8s.io/drivername=" + api.DriverName // selects all objects of the driver
+)
 
 // view has a Publisher's watches.
 type view struct {
@@ -84,18 +88,20 @@ type view struct {
 	classes    *kubeclient.FilteredStore[class]
 	capacities *kubeclient.FilteredStore[*storagev1.CSIStorageCapacity]
 
-	mu    sync.Mutex
-	since map[string]time.Time // by name of a capacity: when it last changed
+	memory memory
+
+	mu   sync.Mutex
+	used map[string]bool // nodes that had a volume, or a claim that waits for one, since the last round
 }
 
 func newView(client *kubeclient.Client, namespace string) *view {
-	v := &view{client: client, namespace: namespace, since: map[string]time.Time{}}
+	v := &view{client: client, namespace: namespace, used: map[string]bool{}}
 	v.nodes = kubeclient.NewFilteredStore(keepNode)
 	v.volumes = kubeclient.NewFilteredStore(keepVolume)
 	v.claims = kubeclient.NewFilteredStore(keepClaim)
 	v.classes = kubeclient.NewFilteredStore(keepClass)
 	v.capacities = kubeclient.NewFilteredStore(keepCapacity)
-	v.capacities.Changed = v.capacityChanged
+	v.volumes.Changed, v.claims.Changed = v.use, v.use
 	return v
 }
 
@@ -110,22 +116,26 @@ func (v *view) watch(ctx context.Context, parts *sync.WaitGroup) {
 	})
 	parts.Go(func() { kubeclient.Reflect(ctx, storage, "storageclasses", "", &storagev1.StorageClass{}, v.classes) })
 	parts.Go(func() {
-		kubeclient.ReflectIn(ctx, v.namespace, storage, resourceName, "csi.storage.k8s.io/drivername="+api.DriverName, &storagev1.CSIStorageCapacity{}, v.capacities)
+		kubeclient.ReflectIn(ctx, v.namespace, storage, resourceName, ofDriver, &storagev1.CSIStorageCapacity{}, v.capacities)
 	})
 }
 
-// capacityChanged records when a capacity changed.
-func (v *view) capacityChanged(name string, versions []*storagev1.CSIStorageCapacity) {
-	if len(versions) == 2 && isSame(versions[0], versions[1]) {
-		return
-	}
+// use records nodes that have or had a volume, also one that is deleted before the next round.
+func (v *view) use(_ string, nodes []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if _, there, _ := v.capacities.Find(name); !there {
-		delete(v.since, name)
-		return
+	for _, n := range nodes {
+		v.used[n] = true
 	}
-	v.since[name] = time.Now()
+}
+
+// takeUsed returns the nodes that had a volume since the last round.
+func (v *view) takeUsed() map[string]bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	used := v.used
+	v.used = map[string]bool{}
+	return used
 }
 
 // state returns the content of the watches; false: not all lists have arrived.
@@ -133,22 +143,23 @@ func (v *view) state(now time.Time) (state, bool) {
 	if !v.nodes.IsSynced() || !v.volumes.IsSynced() || !v.claims.IsSynced() || !v.classes.IsSynced() || !v.capacities.IsSynced() {
 		return state{}, false
 	}
-	s := state{now: now, used: map[string]bool{}, existing: map[string]*storagev1.CSIStorageCapacity{}}
-	s.nodes, s.classes = v.nodes.All(), v.classes.All()
+	s := state{now: now, nodes: v.nodes.All(), classes: v.classes.All(), existing: map[string]*storagev1.CSIStorageCapacity{}}
+	used := v.takeUsed()
+	present := map[string]bool{}
 	for _, on := range append(v.volumes.All(), v.claims.All()...) {
-		s.used[on] = true
+		present[on], used[on] = true, true
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	for i, n := range s.nodes {
+		s.nodes[i].used = present[n.name]
+	}
 	for _, c := range v.capacities.All() {
 		if c.Labels[api.LabelNodeGroup] != "" {
 			s.existing[c.Name] = c
 			continue
 		}
-		s.capacities = append(s.capacities, published{
-			class: c.StorageClassName, node: nodeOf(c), size: c.Capacity, most: c.MaximumVolumeSize, since: v.since[c.Namespace+"/"+c.Name],
-		})
+		s.published = append(s.published, published{name: c.Name, class: c.StorageClassName, node: nodeOf(c), size: c.Capacity, most: c.MaximumVolumeSize})
 	}
+	v.memory.observe(&s, used)
 	return s, true
 }
 
@@ -165,12 +176,13 @@ func keepNode(o any) (node, bool) {
 	if !ok {
 		return node{}, false
 	}
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return node{name: n.Name, labels: n.Labels, created: n.CreationTimestamp.Time}, true
-		}
-	}
-	return node{}, false
+	return node{
+		origin: origin{name: n.Name, created: n.CreationTimestamp.Time, uid: n.UID}, labels: n.Labels,
+		machine: n.Name + " " + n.Status.NodeInfo.SystemUUID,
+		ready: slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}),
+	}, true
 }
 
 func keepVolume(o any) (string, bool) {

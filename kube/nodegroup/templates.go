@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"slices"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -15,22 +16,14 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// settled is how long a node's capacity must not change before a group learns it. The watches of capacity and of claims are not
-// ordered: the capacity that a new volume leaves may arrive before the claim that shows that the node is in use.
-const settled = 30 * time.Second
-
-// node is a Ready node.
+// node is a node of the cluster.
 type node struct {
-	name    string
+	origin
 	labels  map[string]string
-	created time.Time
-}
-
-// published is a capacity that csi-provisioner published for a node.
-type published struct {
-	class, node string
-	size, most  *resource.Quantity
-	since       time.Time // when this process first saw it
+	machine string // its name and the UUID of the machine: those of a Node that registers again
+	ready   bool
+	used    bool // it has a volume, or a claim that waits for one
+	isNew   bool // this process has seen its machine since its first registration, and never with a volume
 }
 
 // class is a storage class of this driver.
@@ -41,25 +34,28 @@ type class struct {
 
 // state is the content of the watches.
 type state struct {
-	now        time.Time
-	nodes      []node
-	used       map[string]bool // nodes with a volume, or with a claim that waits for one
-	capacities []published
-	classes    []class
-	existing   map[string]*storagev1.CSIStorageCapacity // by name: those of the node groups
+	now       time.Time
+	nodes     []node
+	published []published
+	classes   []class
+	existing  map[string]*storagev1.CSIStorageCapacity // by name: those of the node groups
 }
 
 // templates returns the objects that should exist, by name.
 func templates(groups []Group, s state, namespace string) map[string]*storagev1.CSIStorageCapacity {
 	wanted := map[string]*storagev1.CSIStorageCapacity{}
+	capacities := s.byClass()
 	for _, g := range groups {
+		nodes := s.members(g)
 		for _, c := range s.classes {
 			o := template(g, c, namespace)
+			was := s.existing[o.Name]
 			if size, declared := g.Capacity[c.name]; declared {
 				o.Capacity, o.MaximumVolumeSize = &size, &size
-			} else if p, learned := s.learn(g, c.name); learned {
-				o.Capacity, o.MaximumVolumeSize = p.size, p.most
-			} else if was := s.existing[o.Name]; was != nil {
+			} else if l := learn(learnedOf(was), nodes, capacities[c.name], s.now); l != nil {
+				o.Capacity, o.MaximumVolumeSize = l.size, l.most
+				o.Annotations = map[string]string{api.AnnotationLearnedFrom: l.from.String()}
+			} else if was != nil { // its capacity was declared, and there is none to learn yet
 				o.Capacity, o.MaximumVolumeSize = was.Capacity, was.MaximumVolumeSize
 			} else {
 				continue
@@ -68,6 +64,36 @@ func templates(groups []Group, s state, namespace string) map[string]*storagev1.
 		}
 	}
 	return wanted
+}
+
+// byClass returns the capacity of each node, by class and node. Of two objects, one of which is about to be deleted, it takes the
+// larger: a node's capacity is a lower bound.
+func (s state) byClass() map[string]map[string]published {
+	index := map[string]map[string]published{}
+	for _, p := range s.published {
+		if p.size == nil {
+			continue
+		}
+		if index[p.class] == nil {
+			index[p.class] = map[string]published{}
+		}
+		other, there := index[p.class][p.node]
+		if !there || largest(p.size, p.most).Cmp(*largest(other.size, other.most)) > 0 {
+			index[p.class][p.node] = p
+		}
+	}
+	return index
+}
+
+// members returns the group's Ready nodes, the oldest first.
+func (s state) members(g Group) (list []node) {
+	for _, n := range s.nodes {
+		if n.ready && isSubset(g.Labels, n.labels) {
+			list = append(list, n)
+		}
+	}
+	slices.SortFunc(list, func(a, b node) int { return a.compare(b.origin) })
+	return list
 }
 
 // template returns the object of a group and a class, without a capacity. Its topology and class are immutable, so its name depends
@@ -91,30 +117,6 @@ func template(g Group, c class, namespace string) *storagev1.CSIStorageCapacity 
 	}
 }
 
-// learn returns the capacity of the group's newest empty node that has any: the next node is most likely like it. If no empty node
-// has any, learn assumes that the next one has none either.
-func (s state) learn(g Group, class string) (found published, learned bool) {
-	var newest time.Time
-	for _, n := range s.nodes {
-		if s.used[n.name] || !isSubset(g.Labels, n.labels) {
-			continue
-		}
-		for _, p := range s.capacities {
-			if p.class != class || p.node != n.name || p.size == nil || s.now.Sub(p.since) < settled {
-				continue
-			}
-			better := !p.size.IsZero() && n.created.After(newest)
-			if better {
-				newest = n.created
-			}
-			if better || !learned {
-				found, learned = p, true
-			}
-		}
-	}
-	return found, learned
-}
-
 func isSubset(some, all map[string]string) bool {
 	for key, value := range some {
 		if got, ok := all[key]; !ok || got != value {
@@ -124,9 +126,10 @@ func isSubset(some, all map[string]string) bool {
 	return true
 }
 
-// isSame reports whether a written object needs no update. No other field of it can change.
-func isSame(a, b *storagev1.CSIStorageCapacity) bool {
-	return isEqual(a.Capacity, b.Capacity) && isEqual(a.MaximumVolumeSize, b.MaximumVolumeSize)
+// isSame reports whether an object needs no update.
+func isSame(was, wanted *storagev1.CSIStorageCapacity) bool {
+	return isEqual(was.Capacity, wanted.Capacity) && isEqual(was.MaximumVolumeSize, wanted.MaximumVolumeSize) &&
+		maps.Equal(was.Annotations, wanted.Annotations)
 }
 
 func isEqual(a, b *resource.Quantity) bool {

@@ -9,6 +9,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
 )
@@ -18,7 +19,8 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 // empty returns a node of the pool nvme that was created age minutes before noon, and capacityOn a capacity that a node published
 // an hour before noon.
 func empty(name string, age int) node {
-	return node{name: name, labels: map[string]string{"pool": "nvme", "zone": "a"}, created: noon.Add(-time.Duration(age) * time.Minute)}
+	created := noon.Add(-time.Duration(age) * time.Minute)
+	return node{origin: origin{name, created, types.UID("uid-" + name)}, labels: map[string]string{"pool": "nvme", "zone": "a"}, ready: true}
 }
 
 func capacityOn(name, size string) published {
@@ -26,33 +28,46 @@ func capacityOn(name, size string) published {
 	return published{class: "local", node: name, size: &q, most: &q, since: noon.Add(-time.Hour)}
 }
 
-// TestLearnedCapacity checks the capacity that a group learns for the class local.
+// oneNode is a cluster with one empty node and its capacity.
+func oneNode() state {
+	return state{now: noon, nodes: []node{empty("a", 60)}, published: []published{capacityOn("a", "10Gi")}, classes: []class{{"local", "1"}}}
+}
+
+// TestLearnedCapacity checks the capacity that a group learns for the class local before it has learned any.
 func TestLearnedCapacity(t *testing.T) {
+	second := func(size string) func(*state) {
+		return func(s *state) {
+			s.nodes = append(s.nodes, empty("b", 5))
+			s.published = append(s.published, capacityOn("b", size))
+		}
+	}
 	for name, test := range map[string]struct {
 		change func(*state)
 		want   string // "": nothing
 	}{
-		"one empty node": {func(*state) {}, "10Gi"},
-		"the newest of several": {func(s *state) {
-			s.nodes = append(s.nodes, empty("b", 5))
-			s.capacities = append(s.capacities, capacityOn("b", "20Gi"))
-		}, "20Gi"},
-		"the newest is not prepared": {func(s *state) {
-			s.nodes = append(s.nodes, empty("b", 5))
-			s.capacities = append(s.capacities, capacityOn("b", "0"))
-		}, "10Gi"},
-		"no empty node has any":       {func(s *state) { s.capacities[0] = capacityOn("a", "0") }, "0"},
-		"in use":                      {func(s *state) { s.used["a"] = true }, ""},
+		"one empty node":              {func(*state) {}, "10Gi"},
+		"the newest is larger":        {second("20Gi"), "20Gi"},
+		"the newest is smaller":       {second("5Gi"), "10Gi"}, // it may not be empty
+		"the newest is not prepared":  {second("0"), "10Gi"},
+		"no empty node has any":       {func(s *state) { s.published[0] = capacityOn("a", "0") }, "0"},
+		"in use":                      {func(s *state) { s.nodes[0].used = true }, ""},
 		"of another group":            {func(s *state) { s.nodes[0].labels = map[string]string{"pool": "hdd"} }, ""},
 		"without the label":           {func(s *state) { s.nodes[0].labels = nil }, ""},
-		"of another class":            {func(s *state) { s.capacities[0].class = "other" }, ""},
-		"without a value":             {func(s *state) { s.capacities[0].size = nil }, ""},
-		"not Ready":                   {func(s *state) { s.nodes = nil }, ""},
-		"changed a moment ago":        {func(s *state) { s.capacities[0].since = noon.Add(-settled + time.Second) }, ""},
-		"changed half a minute ago":   {func(s *state) { s.capacities[0].since = noon.Add(-settled) }, "10Gi"},
-		"a capacity without its node": {func(s *state) { s.capacities[0].node = "gone" }, ""},
+		"of another class":            {func(s *state) { s.published[0].class = "other" }, ""},
+		"without a value":             {func(s *state) { s.published[0].size = nil }, ""},
+		"not Ready":                   {func(s *state) { s.nodes[0].ready = false }, ""},
+		"no node":                     {func(s *state) { s.nodes = nil }, ""},
+		"changed a moment ago":        {func(s *state) { s.published[0].since = noon.Add(-settled + time.Second) }, ""},
+		"changed half a minute ago":   {func(s *state) { s.published[0].since = noon.Add(-settled) }, "10Gi"},
+		"a capacity without its node": {func(s *state) { s.published[0].node = "gone" }, ""},
+		"two objects for one node":    {func(s *state) { s.published = append(s.published, capacityOn("a", "30Gi"), capacityOn("a", "20Gi")) }, "30Gi"},
+		"the largest volume counts": {func(s *state) {
+			second("20Gi")(s)
+			most := resource.MustParse("9Gi")
+			s.published[1].most = &most
+		}, "10Gi"},
 	} {
-		s := state{now: noon, nodes: []node{empty("a", 60)}, used: map[string]bool{}, capacities: []published{capacityOn("a", "10Gi")}, classes: []class{{"local", "1"}}}
+		s := oneNode()
 		test.change(&s)
 		got := ""
 		for _, o := range templates([]Group{{Name: "nvme", Labels: map[string]string{"pool": "nvme"}}}, s, "ns") {
@@ -68,7 +83,8 @@ func TestLearnedCapacity(t *testing.T) {
 // class or group has no object.
 func TestTemplates(t *testing.T) {
 	groups := []Group{{Name: "nvme", Labels: map[string]string{"pool": "nvme"}, Capacity: map[string]resource.Quantity{"declared": resource.MustParse("5Gi")}}}
-	s := state{now: noon, nodes: []node{empty("a", 60)}, used: map[string]bool{}, capacities: []published{capacityOn("a", "10Gi")}, classes: []class{{"local", "1"}, {"declared", "2"}}}
+	s := oneNode()
+	s.classes = append(s.classes, class{"declared", "2"})
 	first := templates(groups, s, "ns")
 	if len(first) != 2 {
 		t.Fatalf("got %d objects, want one for each class", len(first))
@@ -88,11 +104,24 @@ func TestTemplates(t *testing.T) {
 			t.Error("a csi-provisioner would manage the object")
 		}
 	}
-	s.used["a"], s.existing = true, first
+	s.nodes[0].used, s.existing = true, first
 	if again := templates(groups, s, "ns"); len(again) != 2 {
 		t.Errorf("%d objects while no node is empty, want 2", len(again))
 	}
-	s.classes[0].uid = "3"
+	groups[0].Capacity = nil
+	for _, o := range templates(groups, s, "ns") {
+		if want := first[o.Name]; !isSame(want, o) {
+			t.Errorf("class %s: got %s and %v, want what it was", o.StorageClassName, o.Capacity, o.Annotations)
+		}
+	}
+	s.nodes[0].used, s.published = false, append(s.published, capacityOn("a", "1Gi"))
+	s.published[1].class = "declared"
+	for _, o := range templates(groups, s, "ns") {
+		if o.StorageClassName == "declared" && o.Capacity.String() != "1Gi" {
+			t.Errorf("got %s, want what was learned in place of what was declared", o.Capacity)
+		}
+	}
+	s.nodes[0].used, s.classes[0].uid = true, "3"
 	if again := templates(groups, s, "ns"); len(again) != 1 {
 		t.Errorf("%d objects for a class that was made again, want that of the other class alone", len(again))
 	}
