@@ -2,6 +2,7 @@ package nodegroup
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
@@ -19,7 +20,7 @@ type Group struct {
 	Capacity map[string]resource.Quantity `json:"capacity"` // of an empty node, by storage class; without an entry, the Publisher learns it
 }
 
-// Read reads node groups from a file, YAML or JSON.
+// Read reads node groups from a file, YAML or JSON. It refuses groups with the same name or the same labels.
 func Read(path string) ([]Group, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -35,8 +36,13 @@ func Read(path string) ([]Group, error) {
 		if err := g.check(); err != nil {
 			return nil, fmt.Errorf("node group %q in %s: %w", g.Name, path, err)
 		}
-		if slices.ContainsFunc(file.NodeGroups[:i], func(other Group) bool { return other.Name == g.Name }) {
-			return nil, fmt.Errorf("two node groups in %s are named %q: rename one", path, g.Name)
+		for _, other := range file.NodeGroups[:i] {
+			switch {
+			case other.Name == g.Name:
+				return nil, fmt.Errorf("two node groups in %s are named %q: rename one", path, g.Name)
+			case maps.Equal(other.Labels, g.Labels):
+				return nil, fmt.Errorf("node groups %q and %q in %s have the same labels: add a label that distinguishes their nodes, or remove one group", other.Name, g.Name, path)
+			}
 		}
 	}
 	return file.NodeGroups, nil

@@ -97,7 +97,7 @@ func (s state) members(g Group) (list []node) {
 }
 
 // template returns the object of a group and a class, without a capacity. Its topology and class are immutable, so its name depends
-// on them.
+// on them. It does not depend on the group's name: a renamed group keeps what it has learned.
 func template(g Group, c class, namespace string) *storagev1.CSIStorageCapacity {
 	labels := maps.Clone(g.Labels)
 	labels[api.LabelTemplateNode] = "true"
@@ -129,7 +129,7 @@ func isSubset(some, all map[string]string) bool {
 // isSame reports whether an object needs no update.
 func isSame(was, wanted *storagev1.CSIStorageCapacity) bool {
 	return isEqual(was.Capacity, wanted.Capacity) && isEqual(was.MaximumVolumeSize, wanted.MaximumVolumeSize) &&
-		maps.Equal(was.Annotations, wanted.Annotations)
+		maps.Equal(was.Labels, wanted.Labels) && maps.Equal(was.Annotations, wanted.Annotations)
 }
 
 func isEqual(a, b *resource.Quantity) bool {

@@ -144,10 +144,28 @@ func TestIsSame(t *testing.T) {
 	}
 }
 
+// TestRenamedGroup: the object of a group that is renamed gets the new name as its label, and keeps its learned capacity.
+func TestRenamedGroup(t *testing.T) {
+	labels := map[string]string{"pool": "nvme"}
+	s := oneNode()
+	s.existing = templates([]Group{{Name: "old", Labels: labels}}, s, "ns")
+	s.nodes[0].used = true
+	renamed := templates([]Group{{Name: "new", Labels: labels}}, s, "ns")
+	if len(renamed) != 1 {
+		t.Fatalf("%d objects, want 1", len(renamed))
+	}
+	for name, o := range renamed {
+		if was := s.existing[name]; was == nil || isSame(was, o) || o.Labels[api.LabelNodeGroup] != "new" || !isEqual(was.Capacity, o.Capacity) {
+			t.Errorf("got %v and %s instead of %v: want an update of the label alone", o.Labels, o.Capacity, was)
+		}
+	}
+}
+
 func TestRead(t *testing.T) {
 	for text, says := range map[string]string{
 		`nodeGroups: [{name: a, labels: {pool: a}, capacity: {local: 1Gi}}]`:       "",
 		`nodeGroups: [{name: a, labels: {pool: a}}, {name: a, labels: {pool: b}}]`: `named "a"`,
+		`nodeGroups: [{name: a, labels: {pool: a}}, {name: b, labels: {pool: a}}]`: "same labels",
 		`nodeGroups: [{name: a}]`:                                                                   "no labels",
 		`nodeGroups: [{name: A, labels: {pool: a}}]`:                                                "invalid name",
 		`nodeGroups: [{name: a, labels: {"po ol": a}}]`:                                             "invalid label",
