@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"time"
@@ -39,7 +38,7 @@ const leastGrace = 10 * time.Second
 func (o *janitorOptions) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.namespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the lease for leader election (default: environment variable POD_NAMESPACE)")
 	flags.DurationVar(&o.grace, "grace-period", 10*time.Minute, "time for which a node or volume group must be lost before the janitor deletes an object; at least 10s")
-	flags.StringVar(&o.nodeGroups, "node-groups-file", "", "YAML or JSON file with the node groups whose future nodes' capacity is published for cluster-autoscaler; empty: none")
+	flags.StringVar(&o.nodeGroups, "node-groups-file", "", "YAML or JSON file with the node groups whose future nodes' capacity is published for cluster-autoscaler; empty: none, and the janitor deletes what it published for earlier ones")
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", ":9808", "address of /healthz, /readyz and /metrics; empty: no HTTP server")
 	flags.StringVar(&o.logLevel, "log-level", "info", "log level: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "json", "log format: json or console")
@@ -88,14 +87,14 @@ func runJanitor(ctx context.Context, o *janitorOptions) error {
 	if err != nil {
 		return err
 	}
-	beside, err := o.publishers(client, log)
+	groups, err := o.readNodeGroups()
 	if err != nil {
 		return err
 	}
 	events := &kubeclient.EventRecorder{Client: client, Counts: map[string]kubeclient.EventCount{}}
 	waiting := &claimevents.Reporter{Client: client, Namespace: o.namespace, Events: events, Log: log}
 	removals := &scaledown.Reporter{Client: client, Events: events, Log: log}
-	beside = append(beside, waiting.Run, removals.Run)
+	capacity := &nodegroup.Publisher{Client: client, Namespace: o.namespace, Groups: groups, Log: log}
 	log.InfoContext(ctx, "nodelvm janitor starts", "version", version, "grace", o.grace)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -107,7 +106,7 @@ func runJanitor(ctx context.Context, o *janitorOptions) error {
 		return err
 	}
 	janitor := janitor.NewJanitor(janitor.JanitorConfig{
-		Client: client, Namespace: o.namespace, Holder: cmp.Or(name, "janitor"), Grace: o.grace, Beside: beside, Log: log,
+		Client: client, Namespace: o.namespace, Holder: cmp.Or(name, "janitor"), Grace: o.grace, Beside: []func(context.Context){waiting.Run, removals.Run, capacity.Run}, Log: log,
 	})
 	parts.Go(func() error {
 		janitor.Run(ctx)
@@ -116,15 +115,10 @@ func runJanitor(ctx context.Context, o *janitorOptions) error {
 	return parts.Wait()
 }
 
-// publishers returns the functions that publish the capacity of node groups; none without a file.
-func (o *janitorOptions) publishers(client *kubeclient.Client, log *slog.Logger) ([]func(context.Context), error) {
+// readNodeGroups returns the node groups of the file; none without a file.
+func (o *janitorOptions) readNodeGroups() ([]nodegroup.Group, error) {
 	if o.nodeGroups == "" {
 		return nil, nil
 	}
-	groups, err := nodegroup.Read(o.nodeGroups)
-	if err != nil {
-		return nil, err
-	}
-	publisher := &nodegroup.Publisher{Client: client, Namespace: o.namespace, Groups: groups, Log: log}
-	return []func(context.Context){publisher.Run}, nil
+	return nodegroup.Read(o.nodeGroups)
 }

@@ -9,8 +9,8 @@ import (
 	rbac "k8s.io/api/rbac/v1"
 )
 
-// TestNodeGroupsNeedTheJanitor: the chart refuses node groups that nothing would publish, and gives the janitor rights over capacity only
-// where it needs them.
+// TestNodeGroupsNeedTheJanitor: the chart refuses node groups that nothing would publish. Without node groups the janitor may not write
+// capacity, but it may delete that of former ones.
 func TestNodeGroupsNeedTheJanitor(t *testing.T) {
 	groups := map[string]any{"nodeGroups": []any{map[string]any{"name": "nvme", "labels": map[string]any{"pool": "nvme"}}}}
 	chart := filepath.Join(deployDir, chartDir)
@@ -21,21 +21,20 @@ func TestNodeGroupsNeedTheJanitor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !writesCapacity(rulesOf(t, split(t, with), "nodelvm-janitor")) || !strings.Contains(with, "--node-groups-file=/etc/nodelvm/node-groups.yaml") {
-		t.Error("with node groups the janitor may not publish capacity, or has no file")
+	if got := capacityVerbs(rulesOf(t, split(t, with), "nodelvm-janitor")); !slices.Equal(got, []string{"create", "delete", "list", "update", "watch"}) || !strings.Contains(with, "--node-groups-file=/etc/nodelvm/node-groups.yaml") {
+		t.Errorf("with node groups the janitor has the verbs %q on capacity, or no file", got)
 	}
-	if writesCapacity(rulesOf(t, splitJanitor(t), "nodelvm-janitor")) {
-		t.Error("without node groups the janitor may write capacity")
+	if got := capacityVerbs(rulesOf(t, splitJanitor(t), "nodelvm-janitor")); !slices.Equal(got, []string{"delete", "list", "watch"}) {
+		t.Errorf("without node groups the janitor has the verbs %q on capacity", got)
 	}
 }
 
-func writesCapacity(rules []rbac.PolicyRule) bool {
+// capacityVerbs are the verbs on CSIStorageCapacities, in the order of the alphabet.
+func capacityVerbs(rules []rbac.PolicyRule) (verbs []string) {
 	for _, rule := range rules {
-		for _, resource := range rule.Resources {
-			if resource == "csistoragecapacities" && slices.Contains(rule.Verbs, "update") {
-				return true
-			}
+		if slices.Contains(rule.Resources, "csistoragecapacities") {
+			verbs = append(verbs, rule.Verbs...)
 		}
 	}
-	return false
+	return slices.Sorted(slices.Values(verbs))
 }

@@ -18,8 +18,8 @@ import (
 // Publisher writes the CSIStorageCapacities of the node groups, and keeps them up to date.
 type Publisher struct {
 	Client    *kubeclient.Client
-	Namespace string // of all CSIStorageCapacities of the driver
-	Groups    []Group
+	Namespace string  // of all CSIStorageCapacities of the driver
+	Groups    []Group // none: the Publisher only deletes the objects of former groups
 	Log       *slog.Logger
 }
 
@@ -27,8 +27,12 @@ type Publisher struct {
 // and writes only differences.
 const interval = 5 * time.Second
 
-// Run works until ctx ends. Only one Publisher of a cluster may run.
+// Run works until ctx ends or, without groups, until it has deleted the objects of former ones. Only one Publisher of a cluster may run.
 func (p *Publisher) Run(ctx context.Context) {
+	if len(p.Groups) == 0 {
+		p.deleteAll(ctx)
+		return
+	}
 	v := newView(p.Client, p.Namespace)
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -41,6 +45,26 @@ func (p *Publisher) Run(ctx context.Context) {
 			}
 		}
 		kubeclient.Sleep(ctx, interval)
+	}
+}
+
+// deleteAll deletes the objects of all node groups. It watches nothing: without groups, nothing creates more of them.
+func (p *Publisher) deleteAll(ctx context.Context) {
+	for ctx.Err() == nil {
+		var list storagev1.CSIStorageCapacityList
+		err := p.Client.Storage.Get().Namespace(p.Namespace).Resource(resourceName).Param("labelSelector", ofDriver+","+api.LabelNodeGroup).Do(ctx).Into(&list)
+		if err == nil {
+			s := state{existing: map[string]*storagev1.CSIStorageCapacity{}}
+			for i := range list.Items {
+				s.existing[list.Items[i].Name] = &list.Items[i]
+			}
+			err = p.write(ctx, s)
+		}
+		if err == nil {
+			return
+		}
+		p.Log.WarnContext(ctx, "cannot delete the capacity of former node groups; will retry", "in", kubeclient.BackoffMost, "error", err)
+		kubeclient.Sleep(ctx, kubeclient.BackoffMost)
 	}
 }
 

@@ -48,9 +48,9 @@ func startJanitor(t *testing.T, name string, most int64) *runningJanitor {
 }
 
 // startPublisher runs a janitor that publishes the capacity of node groups.
-func startPublisher(t *testing.T, groups []nodegroup.Group) {
+func startPublisher(t *testing.T, groups []nodegroup.Group) *runningJanitor {
 	t.Helper()
-	startJanitorBeside(t, "publisher", -1, func(client *kubeclient.Client, log *slog.Logger) func(context.Context) {
+	return startJanitorBeside(t, "publisher", -1, func(client *kubeclient.Client, log *slog.Logger) func(context.Context) {
 		return (&nodegroup.Publisher{Client: client, Namespace: system, Groups: groups, Log: log}).Run
 	})
 }
