@@ -10,6 +10,7 @@ import (
 
 // DeleteVolume deletes a volume of this node (CSI spec, "DeleteVolume"). It returns OK for a handle that this driver can never
 // have returned, but an error for one of another node's group: after OK the caller would forget a volume that still exists.
+// lvm.KindConflict: the cluster has another PersistentVolume with this handle; lvm.KindBusy: the API server does not answer.
 func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, errMissingID
@@ -18,8 +19,27 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 	if err != nil {
 		return &csi.DeleteVolumeResponse{}, nil //nolint:nilerr // no volume can have this handle
 	}
+	if err := s.mayDelete(ctx, id); err != nil {
+		return nil, s.here(err)
+	}
 	if err := s.volumes.Delete(ctx, id); err != nil {
 		return nil, s.here(err)
 	}
 	return &csi.DeleteVolumeResponse{}, nil
+}
+
+// mayDelete refuses to delete a volume that a PersistentVolume of the cluster needs. It accepts one without data: the node
+// lacks it, or has begun to create or delete it. So a repeated request succeeds, whatever the cluster has.
+func (s *Server) mayDelete(ctx context.Context, id lvm.ID) error {
+	if s.cluster == nil {
+		return nil
+	}
+	refused := s.cluster.MayDelete(ctx, id)
+	if refused == nil {
+		return nil
+	}
+	if _, err := s.volumes.Lookup(ctx, id); lvm.KindOf(err) == lvm.KindNotFound {
+		return nil
+	}
+	return refused
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -33,5 +34,37 @@ func TestDelete(t *testing.T) {
 	}
 	if list, err := s.ListVolumes(t.Context(), &csi.ListVolumesRequest{}); err != nil || len(list.GetEntries()) != 0 {
 		t.Errorf("the volume is still listed: %v, %v", list, err)
+	}
+}
+
+// TestDeleteKeepsVolumeThatAPersistentVolumeNeeds: while the cluster refuses or gives no answer, a volume keeps its data. Where the
+// node has no data of it, the cluster does not matter.
+func TestDeleteKeepsVolumeThatAPersistentVolumeNeeds(t *testing.T) {
+	for name, why := range map[string]error{
+		"another PersistentVolume has it": lvm.Errorf(lvm.KindConflict, "my-pv has it"),
+		"the API server does not answer":  lvm.Errorf(lvm.KindBusy, "my-pv may have it"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, node := newTestServer(t)
+			handle := mustCreate(t, s, wanted()).GetVolumeId()
+			s.cluster = &cluster{owned: map[string]error{handle: why}}
+			remove := func() error {
+				_, err := s.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: handle})
+				return err
+			}
+			before := node.Groups()
+			expectKind(t, remove(), lvm.KindOf(why), "node-1", "my-pv")
+			if changed := cmp.Diff(before, node.Groups()); changed != "" || volumesOf(t, s) != 1 {
+				t.Errorf("the volume was changed:\n%s", changed)
+			}
+			s.cluster = &cluster{}
+			if err := remove(); err != nil {
+				t.Fatal(err)
+			}
+			s.cluster = &cluster{owned: map[string]error{handle: why}}
+			if err := remove(); err != nil {
+				t.Errorf("the volume was deleted before, and now: %v", err)
+			}
+		})
 	}
 }

@@ -26,6 +26,7 @@ type cluster struct {
 	asked    []string       // "asked claim", "answered claim"
 	mu       sync.Mutex     // held while one of the two lists above grows: requests run side by side
 
+	owned    map[string]error // why volumes may not be deleted, by handle
 	restores map[string]error // of claims that are to become copies of a snapshot: why they may not, by "claim uid snapshot"
 }
 
@@ -53,6 +54,8 @@ func (c *cluster) WaitingHere(string, string, string) bool { return false }
 func (c *cluster) MayRestore(_ context.Context, namespace, claim, uid string, of lvm.ID) error {
 	return c.restores[namespace+"/"+claim+" "+uid+" "+of.String()]
 }
+
+func (c *cluster) MayDelete(_ context.Context, of lvm.ID) error { return c.owned[of.String()] }
 
 func (c *cluster) Warn(_ context.Context, namespace, claim, uid, reason, message string) {
 	c.say(&c.warnings, namespace+"/"+claim+" "+uid+" "+reason+": "+message)

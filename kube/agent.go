@@ -53,6 +53,7 @@ type Agent struct {
 	events  *kubeclient.EventRecorder
 	pods    *podLister
 	handles *handleIndex
+	owners  *ownerLists
 
 	classes        *kubeclient.FilteredStore[*storagev1.StorageClass] // by name: this driver's
 	claims         *claimStore
@@ -87,6 +88,7 @@ func NewAgent(cfg Config) *Agent {
 		events:  &kubeclient.EventRecorder{Client: cfg.Client, Node: cfg.Node, Counts: map[string]kubeclient.EventCount{}},
 		pods:    newPodLister(cfg.Client.Core),
 		handles: newHandleIndex(cfg.Client),
+		owners:  newOwnerLists(cfg.Client),
 		queue:   workqueue.NewTypedDelayingQueue[kubeclient.ObjectKey](),
 		backoff: flowcontrol.NewBackOff(kubeclient.BackoffFirst, kubeclient.BackoffMost),
 

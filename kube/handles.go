@@ -12,7 +12,8 @@ import (
 
 // Two PersistentVolumes with one volume handle are one logical volume with two owners: an admin or a restore tool created
 // the second. No change for one of them can be right for the other. The agent watches no PersistentVolumes, so it lists all
-// of them before it extends a volume or selects the node of one for a clone.
+// of them before it extends a volume or selects the node of one for a clone. Before the driver deletes a volume, owners.go
+// does so without this cache.
 
 // handlesGoodFor is the lifetime of one list: a burst of expansions shares it.
 const handlesGoodFor = 10 * time.Second

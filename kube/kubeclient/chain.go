@@ -41,12 +41,16 @@ func Placed(pv *corev1.PersistentVolume, node string, sameHandle ...string) erro
 	}
 	for _, other := range sameHandle {
 		if other != pv.Name {
-			return fmt.Errorf("PersistentVolume %s and PersistentVolume %s have the same volume handle %s: find the one that is not in use, set its reclaim policy to Retain, "+
-				"and delete it (with the policy Delete, the data of both would be deleted)",
-				pv.Name, other, pv.Spec.CSI.VolumeHandle)
+			return SharedHandleError(pv.Name, other, pv.Spec.CSI.VolumeHandle)
 		}
 	}
 	return nil
+}
+
+// SharedHandleError says that two PersistentVolumes have the same handle, and what to do.
+func SharedHandleError(name, other, handle string) error {
+	return fmt.Errorf("PersistentVolume %s and PersistentVolume %s have the same volume handle %s: find the one that is not in use, set its reclaim policy to Retain, "+
+		"and delete it (with the policy Delete, the driver refuses)", name, other, handle)
 }
 
 // bound checks that a PersistentVolume and a claim name each other.

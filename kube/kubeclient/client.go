@@ -29,8 +29,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Client-side limits. The driver sends a few requests at start, a handful for each expansion, restore and event, and one to
-// three for each new volume. In a burst of claims the API server's priority and fairness shares it out; creates must not
+// Client-side limits. The driver sends a few requests at start, a handful for each expansion, restore and event, one to
+// three for each new volume, and one for each 500 PersistentVolumes before it deletes one. In a burst of claims the API server's priority and fairness shares it out; creates must not
 // queue here as well.
 const (
 	requestsPerSecond = 50

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -32,6 +33,8 @@ type node struct {
 	token string
 	host  *host.Host
 	env   []string // of the sidecars, beside what their pod has
+
+	cluster controller.Cluster // of the Controller service that the sidecars call; nil: none
 
 	mu     sync.Mutex
 	writes []string // of the agent: method, path and answer

@@ -1,0 +1,195 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// dataVolume is the logical volume of kubetest.VolumeOn(NODE, "data").
+var dataVolume = lvm.ID{VG: kubetest.TestVG, LV: "pvc-data"}
+
+// releasedData is its PersistentVolume, whose claim was deleted.
+func releasedData(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	pv := kubetest.VolumeOn("node-1", "data")
+	pv.Status.Phase, pv.Spec.PersistentVolumeReclaimPolicy = corev1.VolumeReleased, corev1.PersistentVolumeReclaimDelete
+	change(pv)
+	return pv
+}
+
+// TestMayDelete: the driver deletes a volume for its only PersistentVolume, if that is to be deleted with its data, and for none.
+func TestMayDelete(t *testing.T) {
+	asItIs := func(*corev1.PersistentVolume) {}
+	mine := another(func(pv *corev1.PersistentVolume) {
+		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	})
+	const both = "PersistentVolume pvc-data and PersistentVolume pvc-restored have the same volume handle"
+	const needed = "PersistentVolume pvc-data has it, and is not released with the reclaim policy Delete"
+	for name, test := range map[string]struct {
+		pvs     []*corev1.PersistentVolume
+		refused string
+	}{
+		"released":                     {[]*corev1.PersistentVolume{releasedData(asItIs)}, ""},
+		"removed before":               {nil, ""},
+		"others have other handles":    {[]*corev1.PersistentVolume{releasedData(asItIs), kubetest.VolumeOn("node-1", "other")}, ""},
+		"another driver's":             {[]*corev1.PersistentVolume{releasedData(asItIs), another(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.Driver = "ebs.example.com" })}, ""},
+		"without CSI":                  {[]*corev1.PersistentVolume{releasedData(asItIs), another(func(pv *corev1.PersistentVolume) { pv.Spec.CSI = nil })}, ""},
+		"beside a retained one":        {[]*corev1.PersistentVolume{mine, releasedData(asItIs)}, both},
+		"beside another to be deleted": {[]*corev1.PersistentVolume{releasedData(func(pv *corev1.PersistentVolume) { pv.Name = "pvc-restored" }), releasedData(asItIs)}, both},
+		"bound":                        {[]*corev1.PersistentVolume{releasedData(func(pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeBound })}, needed},
+		"retained in the meantime": {[]*corev1.PersistentVolume{releasedData(func(pv *corev1.PersistentVolume) {
+			pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+		})}, needed},
+		"only the other is left, retained": {[]*corev1.PersistentVolume{mine}, "PersistentVolume pvc-restored has it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent, sent := withOwners(t, test.pvs...)
+			err := agent.MayDelete(t.Context(), dataVolume)
+			switch {
+			case test.refused == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case test.refused != "" && (lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), test.refused)):
+				t.Errorf("got %v, want a refusal that says %q", err, test.refused)
+			}
+			if requests := sent(); len(requests) != 1 {
+				t.Errorf("requests %q", requests)
+			}
+		})
+	}
+}
+
+func withOwners(t *testing.T, pvs ...*corev1.PersistentVolume) (agent *Agent, sent func() []string) {
+	t.Helper()
+	client, sent := kubetest.RecordedClient(t, map[string]any{"GET /api/v1/persistentvolumes": listOf(pvs...)})
+	return NewAgent(Config{Client: client, Node: "node-1"}), sent
+}
+
+func listOf(pvs ...*corev1.PersistentVolume) *corev1.PersistentVolumeList {
+	list := &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}}
+	for _, pv := range pvs {
+		list.Items = append(list.Items, *pv)
+	}
+	return list
+}
+
+// TestMayDeleteNeedsAPIServer: without an answer the driver deletes nothing, and its caller retries.
+func TestMayDeleteNeedsAPIServer(t *testing.T) {
+	client, _ := kubetest.RecordedClient(t, nil)
+	agent := NewAgent(Config{Client: client, Node: "node-1"})
+	if err := agent.MayDelete(t.Context(), dataVolume); lvm.KindOf(err) != lvm.KindBusy || !strings.Contains(err.Error(), dataVolume.String()) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// slowList is an API server whose lists of PersistentVolumes wait until the test lets them go on.
+type slowList struct {
+	lists atomic.Int32
+	went  chan struct{} // a token for each list
+}
+
+func (s *slowList) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.lists.Add(1)
+	select {
+	case <-s.went:
+		kubetest.Reply(w, http.StatusOK, listOf(releasedData(func(*corev1.PersistentVolume) {})))
+	case <-r.Context().Done():
+	}
+}
+
+func (s *slowList) agent(t *testing.T) *Agent {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewAgent(Config{Client: client, Node: "node-1"})
+}
+
+// untilAsked waits until so many questions wait for the next list.
+func untilAsked(t *testing.T, agent *Agent, questions int) {
+	t.Helper()
+	until(t, func() bool {
+		agent.owners.mu.Lock()
+		defer agent.owners.mu.Unlock()
+		return questions == 0 && agent.owners.next == nil || agent.owners.next != nil && len(agent.owners.next.owners) == questions
+	})
+}
+
+func until(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("that never holds")
+		}
+	}
+}
+
+// TestConcurrentDeletionsShareOneList: a question takes no list that began before it, and those that wait share the next one.
+func TestConcurrentDeletionsShareOneList(t *testing.T) {
+	server := &slowList{went: make(chan struct{})}
+	agent := server.agent(t)
+	var all sync.WaitGroup
+	ask := func(lv string) {
+		all.Go(func() {
+			if err := agent.MayDelete(t.Context(), lvm.ID{VG: kubetest.TestVG, LV: lv}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	ask("pvc-data")
+	until(t, func() bool { return server.lists.Load() == 1 })
+	for i := range 9 {
+		ask(fmt.Sprintf("pvc-%d", i))
+	}
+	untilAsked(t, agent, 9)
+	close(server.went)
+	all.Wait()
+	if n := server.lists.Load(); n != 2 {
+		t.Errorf("%d lists", n)
+	}
+}
+
+// TestAnotherCallerGoneDoesNotFailDeletion: when the caller whose list runs has gone, the next one lists itself.
+func TestAnotherCallerGoneDoesNotFailDeletion(t *testing.T) {
+	server := &slowList{went: make(chan struct{})}
+	agent := server.agent(t)
+	var all sync.WaitGroup
+	ask := func(ctx context.Context, lv string, wanted lvm.Kind) {
+		all.Go(func() {
+			if err := agent.MayDelete(ctx, lvm.ID{VG: kubetest.TestVG, LV: lv}); lvm.KindOf(err) != wanted {
+				t.Errorf("%s: %v", lv, err)
+			}
+		})
+	}
+	first, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ask(first, "pvc-data", lvm.KindBusy)
+	until(t, func() bool { return server.lists.Load() == 1 })
+	for i := range 2 {
+		ask(t.Context(), fmt.Sprintf("pvc-%d", i), lvm.KindOf(nil))
+	}
+	untilAsked(t, agent, 2)
+	cancel()
+	until(t, func() bool { return server.lists.Load() == 2 })
+	close(server.went)
+	all.Wait()
+	if n := server.lists.Load(); n != 2 {
+		t.Errorf("%d lists", n)
+	}
+}
