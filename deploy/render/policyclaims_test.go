@@ -1,10 +1,55 @@
 package main
 
 import (
+	"testing"
+
 	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+const provisioner = "volume.kubernetes.io/storage-provisioner"
+
+// TestClaimsOfOtherClasses: a node writes only claims of the driver's classes, and claims without one. It protects the source of a
+// clone whatever its class.
+func TestClaimsOfOtherClasses(t *testing.T) {
+	policy := shippedPolicy(t, "nodelvm-volume-class")
+	validator := compile(t, policy)
+	local := func(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+		class := "local"
+		pvc.Spec.StorageClassName = &class
+		return pvc
+	}
+	const ours, others, refused = "nodelvm.io", "other.io", "whose provisioner is other.io"
+	expansion := request{sub: "status", before: local(bound("")), now: growing(local(bound("")))}
+	for _, r := range []struct {
+		name, class, by, refused string
+		request
+	}{
+		{"note an expansion", "local", ours, "", expansion},
+		{"note an expansion on another driver's claim", "local", others, refused, expansion},
+		{"other classes do not matter", "other", others, "", expansion},
+		{"note an expansion of a claim without a class", "local", others, "", request{sub: "status", before: bound(""), now: growing(bound(""))}},
+		{"give its claim back", "local", ours, "", request{before: local(claim("node-1")), now: local(claim(""))}},
+		{"give another driver's claim back", "local", others, refused, request{before: local(claim("node-1")), now: local(claim(""))}},
+		{"take a copy", "local", ours, "", request{before: copying("VolumeSnapshot", local(claim(""))), now: copying("VolumeSnapshot", local(claim("node-1")))}},
+		{"take another driver's copy", "local", others, refused, request{before: copying("VolumeSnapshot", local(claim(""))), now: copying("VolumeSnapshot", local(claim("node-1")))}},
+		{"protect the source of a copy", "local", others, "", request{before: local(bound("")), now: finalized(cloning, local(bound("")))}},
+		{"protect, and annotate", "local", others, refused, request{before: local(bound("")), now: annotated("a", "b", finalized(cloning, local(bound(""))))}},
+		{"protect by way of the status", "local", others, refused, request{sub: "status", before: local(bound("")), now: finalized(cloning, local(bound("")))}},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			attributes := attributesOf(t, r.request)
+			if !ruleMatches(policy, attributes) {
+				t.Fatal("no rule of the policy matches the request")
+			}
+			class := &storage.StorageClass{Provisioner: r.by}
+			class.Name = r.class
+			expectDenied(t, denials(t, validator, attributes, class), r.refused)
+		})
+	}
+}
 
 // claimRequests are what is written of PersistentVolumeClaims.
 func claimRequests() []request {
@@ -21,6 +66,9 @@ func claimRequests() []request {
 		{name: "have csi-provisioner look again", before: claim("node-1"), now: annotated(reminded, "now", claim("node-1"))},
 		{name: "note the size of a block volume", sub: "status", before: raw(bound("node-1")), now: holding("2Gi", raw(bound("node-1")))},
 
+		{name: "note the size of before when less is requested", sub: "status", before: allocated("4Gi", raw(bound("node-1"))), now: allocated("4Gi", holding("4Gi", raw(bound("node-1"))))},
+		{name: "note less when the size of before was infeasible", sub: "status", before: allocated("4Gi", bound("node-1")), now: allocated("2Gi", bound("node-1"))},
+
 		{name: "update another node's claim", before: claim("node-2"), now: claim(""), refused: mayOnly},
 		{name: "take a claim that nobody has", before: claim(""), now: claim("node-1"), refused: mayOnly},
 		{name: "take another node's claim", before: claim("node-2"), now: claim("node-1"), refused: mayOnly},
@@ -31,6 +79,10 @@ func claimRequests() []request {
 		{name: "take a copy and its protection away", before: finalized("kubernetes.io/pvc-protection", copying("VolumeSnapshot", claim(""))), now: copying("VolumeSnapshot", claim("node-1")), refused: mayOnly},
 		{name: "take a copy and another source", before: copying("VolumeSnapshot", claim("")), now: copying("PersistentVolumeClaim", claim("node-1")), refused: mayOnly},
 		{name: "note an expansion of another node's claim", sub: "status", before: bound("node-2"), now: growing(bound("node-2")), refused: mayOnly},
+		{name: "note more than a claim requests", sub: "status", before: bound(""), now: allocated("1Pi", bound("")), refused: mayOnly},
+		{name: "note still more after less is requested", sub: "status", before: allocated("4Gi", bound("node-1")), now: allocated("5Gi", bound("node-1")), refused: mayOnly},
+		{name: "note another resource", sub: "status", before: bound("node-1"), now: allocating("cpu", "1", bound("node-1")), refused: mayOnly},
+		{name: "note an expansion of a claim that another driver provisioned", sub: "status", before: annotated(provisioner, "other.io", bound("")), now: growing(annotated(provisioner, "other.io", bound(""))), refused: mayOnly},
 		{name: "note an expansion of a claim without a volume", sub: "status", before: claim("node-1"), now: growing(claim("node-1")), refused: mayOnly},
 		{name: "call a claim lost", sub: "status", before: bound("node-1"), now: lost(bound("node-1")), refused: mayOnly},
 		{name: "annotate by way of the status", sub: "status", before: bound("node-1"), now: annotated("a", "b", bound("node-1")), refused: mayOnly},
@@ -44,8 +96,8 @@ func claimRequests() []request {
 		{name: "annotate its claim", before: claim("node-1"), now: annotated("a", "b", claim("node-1")), refused: mayOnly},
 		{name: "label its claim", before: claim("node-1"), now: labelledClaim(claim("node-1")), refused: mayOnly},
 		{name: "bind its claim", before: claim("node-1"), now: bound("node-1"), refused: mayOnly},
-		{name: "ask for more in its claim", before: claim("node-1"), now: asking("2Gi", claim("node-1")), refused: mayOnly},
-		{name: "ask for more while giving back", before: claim("node-1"), now: asking("2Gi", claim("")), refused: mayOnly},
+		{name: "ask for more in its claim", before: claim("node-1"), now: asking("3Gi", claim("node-1")), refused: mayOnly},
+		{name: "ask for more while giving back", before: claim("node-1"), now: asking("3Gi", claim("")), refused: mayOnly},
 		{name: "finalize its claim", before: claim("node-1"), now: finalized("a/b", claim("node-1")), refused: mayOnly},
 		{name: "note the size of a file system", sub: "status", before: bound("node-1"), now: holding("2Gi", bound("node-1")), refused: mayOnly},
 		{name: "note another condition", sub: "status", before: bound("node-1"), now: failing("ModifyVolumeError", bound("node-1")), refused: mayOnly},
@@ -56,7 +108,7 @@ func claimRequests() []request {
 }
 
 func claim(node string) *core.PersistentVolumeClaim {
-	pvc := &core.PersistentVolumeClaim{ObjectMeta: meta.ObjectMeta{Name: "data", Namespace: "demo"}}
+	pvc := asking("2Gi", &core.PersistentVolumeClaim{ObjectMeta: meta.ObjectMeta{Name: "data", Namespace: "demo"}})
 	if node != "" {
 		pvc.Annotations = map[string]string{selectedNode: node}
 	}
@@ -76,11 +128,21 @@ func lost(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
 
 // growing notes an expansion.
 func growing(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
-	pvc.Status.AllocatedResources = core.ResourceList{core.ResourceStorage: resource.MustParse("2Gi")}
+	pvc = allocated("2Gi", pvc)
 	pvc.Status.AllocatedResourceStatuses = map[core.ResourceName]core.ClaimResourceStatus{
 		core.ResourceStorage: core.PersistentVolumeClaimControllerResizeInProgress,
 	}
 	pvc.Status.Conditions = []core.PersistentVolumeClaimCondition{{Type: core.PersistentVolumeClaimResizing, Status: core.ConditionTrue}}
+	return pvc
+}
+
+// allocated notes the size that an expansion has to reach.
+func allocated(size string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	return allocating(core.ResourceStorage, size, pvc)
+}
+
+func allocating(name core.ResourceName, amount string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Status.AllocatedResources = core.ResourceList{name: resource.MustParse(amount)}
 	return pvc
 }
 

@@ -63,6 +63,19 @@ func provisioned(node string, claim *corev1.PersistentVolumeClaim) *corev1.Persi
 	return pv
 }
 
+// ofOther is a part of the refusal of a class that otherClass makes.
+const ofOther = "whose provisioner is other.io"
+
+// otherClass makes a StorageClass of another driver, and answers its name.
+func otherClass(t *testing.T) (name string) {
+	t.Helper()
+	classes, class := admin.StorageV1().StorageClasses(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "others"}, Provisioner: "other.io"}
+	_, err := classes.Create(t.Context(), class, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() { must(t, classes.Delete(context.Background(), class.Name, metav1.DeleteOptions{})) })
+	return class.Name
+}
+
 // TestPolicyForPersistentVolumes has a node's token create, change and delete a volume as csi-provisioner and the agent do; what the policy
 // refuses, a real API server refuses.
 func TestPolicyForPersistentVolumes(t *testing.T) {
@@ -71,12 +84,7 @@ func TestPolicyForPersistentVolumes(t *testing.T) {
 	must(t, err)
 	volumes, ctx := client.CoreV1().PersistentVolumes(), t.Context()
 	claim := newClaim(t, "data", func(c *corev1.PersistentVolumeClaim) { c.Annotations[selected] = here.name })
-	other := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "others"}, Provisioner: "other.io"}
-	_, err = admin.StorageV1().StorageClasses().Create(ctx, other, metav1.CreateOptions{})
-	must(t, err)
-	t.Cleanup(func() {
-		must(t, admin.StorageV1().StorageClasses().Delete(context.Background(), other.Name, metav1.DeleteOptions{}))
-	})
+	others := otherClass(t)
 	create := func(change func(*corev1.PersistentVolume)) error {
 		pv := provisioned(here.name, claim)
 		change(pv)
@@ -84,8 +92,8 @@ func TestPolicyForPersistentVolumes(t *testing.T) {
 		return err
 	}
 	soon(t, "the API server's policy knows the other class", func() bool {
-		err := create(func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = other.Name })
-		return err != nil && strings.Contains(err.Error(), "whose provisioner is other.io")
+		err := create(func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = others })
+		return err != nil && strings.Contains(err.Error(), ofOther)
 	})
 	secret := &corev1.SecretReference{Namespace: "kube-system", Name: "root"}
 	const only, noSecret, asClass = "may write only volumes", "no volume that refers to a Secret", "are those of its storage class thin"
@@ -104,7 +112,7 @@ func TestPolicyForPersistentVolumes(t *testing.T) {
 			pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] = "x"
 		})},
 		tried{"a label", only, create(func(pv *corev1.PersistentVolume) { pv.Labels = map[string]string{"a": "b"} })},
-		tried{"another driver's class", "whose provisioner is other.io", create(func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = other.Name })},
+		tried{"another driver's class", ofOther, create(func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = others })},
 		tried{"mount options", asClass, create(func(pv *corev1.PersistentVolume) { pv.Spec.MountOptions = []string{"dev"} })},
 		tried{"reclaim policy", asClass, create(func(pv *corev1.PersistentVolume) {
 			pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
@@ -145,20 +153,57 @@ func TestPolicyForClaims(t *testing.T) {
 	annotate := func(name, value string) string {
 		return fmt.Sprintf(`{"metadata": {"annotations": {%q: %s}}}`, name, value)
 	}
+	noted := func(size string) string {
+		return fmt.Sprintf(`{"status": {"allocatedResources": {"storage": %q}}}`, size)
+	}
+	request(t, bound, "2Gi")
 	const only = "may give back unbound claims"
 	expectTried(t,
 		tried{"label", only, patch(claim, `{"metadata": {"labels": {"a": "b"}}}`)},
 		tried{"annotate", only, patch(claim, annotate("a", `"b"`))},
 		tried{"hand over", only, patch(claim, annotate(selected, `"x"`))},
 		tried{"bind", only, patch(claim, `{"spec": {"volumeName": "x"}}`)},
-		tried{"ask for more", only, patch(bound, `{"spec": {"resources": {"requests": {"storage": "2Gi"}}}}`)},
+		tried{"ask for more", only, patch(bound, `{"spec": {"resources": {"requests": {"storage": "3Gi"}}}}`)},
 		tried{"give a bound one back", only, patch(bound, annotate(selected, "null"))},
 		tried{"note another condition", only, patch(bound, `{"status": {"conditions": [{"type": "ModifyVolumeError", "status": "True"}]}}`, "status")},
 		tried{"note the size of a file system", only, patch(bound, `{"status": {"capacity": {"storage": "2Gi"}}}`, "status")},
-		tried{"note an expansion", "", patch(bound, `{"status": {"allocatedResources": {"storage": "2Gi"}}}`, "status")},
+		tried{"note an expansion that nobody wants", only, patch(bound, noted("3Gi"), "status")},
+		tried{"note an expansion", "", patch(bound, noted("2Gi"), "status")},
 		tried{"have csi-provisioner look again", "", patch(claim, annotate("nodelvm.io/provisioning-retried-at", `"now"`))},
 		tried{"protect a source", "", patch(claim, `{"metadata": {"finalizers": ["kubernetes.io/pvc-protection", "provisioner.storage.kubernetes.io/cloning-protection"]}}`)},
 		tried{"give back", "", patch(claim, annotate(selected, "null"))},
+	)
+}
+
+// TestPolicyForClaimsOfOtherDrivers: a node notes no expansion on a claim of another driver's class, although no node is selected for
+// it, and takes no restore of such a class.
+func TestPolicyForClaimsOfOtherDrivers(t *testing.T) {
+	here := newNode(t, "a")
+	client, err := kubernetes.NewForConfig(here.restConfig())
+	must(t, err)
+	others := otherClass(t)
+	patch := func(claim *corev1.PersistentVolumeClaim, body string, sub ...string) error {
+		_, err := client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(t.Context(), claim.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{}, sub...)
+		return err
+	}
+	immediate := here.boundOf(t, "immediate", others, corev1.PersistentVolumeFilesystem)
+	patchClaim(t, immediate, "", `{"metadata": {"annotations": {"`+selected+`": null, "volume.kubernetes.io/storage-provisioner": null}}}`)
+	theirs := here.boundOf(t, "theirs", "thin", corev1.PersistentVolumeFilesystem)
+	patchClaim(t, theirs, "", `{"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": "other.io"}}}`)
+	restored := newClaim(t, "restored", func(c *corev1.PersistentVolumeClaim) {
+		group := "snapshot.storage.k8s.io"
+		c.Spec.StorageClassName, c.Spec.DataSource = &others, &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: "snap"}
+	})
+	const expansion = `{"status": {"allocatedResources": {"storage": "1Gi"}, "allocatedResourceStatuses": {"storage": "NodeResizeInfeasible"}}}`
+	soon(t, "the API server's policy knows the other class", func() bool {
+		err := patch(immediate, expansion, "status")
+		return err != nil && strings.Contains(err.Error(), ofOther)
+	})
+	expectTried(t,
+		tried{"note an expansion on another driver's claim", ofOther, patch(immediate, expansion, "status")},
+		tried{"note an expansion of a volume that another driver provisioned", "may give back", patch(theirs, expansion, "status")},
+		tried{"take a restore of another driver's class", ofOther, patch(restored, fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, selected, here.name))},
+		tried{"protect the source of a clone", "", patch(immediate, `{"metadata": {"finalizers": ["kubernetes.io/pvc-protection", "provisioner.storage.kubernetes.io/cloning-protection"]}}`)},
 	)
 }
 
