@@ -31,6 +31,12 @@ func encrypted(class, name, namespace string, change ...func(*core.CSIPersistent
 	})
 }
 
+// ofClaim has the volume name this claim, with a UID that it does not have.
+func ofClaim(namespace, name string, pv *core.PersistentVolume) *core.PersistentVolume {
+	pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name = namespace, name
+	return pv
+}
+
 // TestKeysOfEncryptedVolumes: a node creates volumes that refer to Secrets only of the classes that the chart names, and only for
 // staging and expansion.
 func TestKeysOfEncryptedVolumes(t *testing.T) {
@@ -52,6 +58,7 @@ func TestKeysOfEncryptedVolumes(t *testing.T) {
 	for _, r := range []request{
 		{name: "of the chart's class", now: encrypted("secret", "data-key", "demo")},
 		{name: "of a class that was made by hand", now: encrypted("by-hand", "data-key", "demo")},
+		{name: "of a claim with another UID", now: ofClaim("bank", "app", encrypted("secret", "app-key", "bank"))},
 		{name: "without a Secret", now: volume("node-1")},
 		{name: "of another class", now: encrypted("local", "data-key", "demo"), refused: refused},
 		{name: "of a class that does not exist", now: encrypted("unknown", "root", "kube-system"), refused: refused},
@@ -85,6 +92,10 @@ func TestSecretsAreThoseOfTheClass(t *testing.T) {
 		{"one for each namespace", encryptedParameters("disk-key", "${pvc.namespace}"), encrypted("secret", "disk-key", "demo"), ""},
 		{"one for the class", encryptedParameters("key", "keys"), encrypted("secret", "key", "keys"), ""},
 		{"only for expansion", noStage, encrypted("secret", "key", "keys", func(c *core.CSIPersistentVolumeSource) { c.NodeStageSecretRef = nil }), ""},
+		// Kubernetes then lets this node's kubelet read it, if a pod of the node uses that claim (docs/explanation/security.md).
+		{"that of a claim with another UID", encryptedParameters("${pvc.name}-key", "${pvc.namespace}"), ofClaim("bank", "app", encrypted("secret", "app-key", "bank")), ""},
+		{"that of a whole namespace, by such a claim", encryptedParameters("disk-key", "${pvc.namespace}"), ofClaim("bank", "app", encrypted("secret", "disk-key", "bank")), ""},
+		{"another volume's, by such a claim", encryptedParameters("key-${pv.name}", "${pvc.namespace}"), ofClaim("bank", "app", encrypted("secret", "key-pvc-of-another", "bank")), differs},
 		{"another name", encryptedParameters("${pvc.name}-key", "${pvc.namespace}"), encrypted("secret", "root", "demo"), differs},
 		{"another claim's", encryptedParameters("${pvc.name}-key", "${pvc.namespace}"), encrypted("secret", "other-key", "demo"), differs},
 		{"another namespace", encryptedParameters("${pvc.name}-key", "${pvc.namespace}"), encrypted("secret", "data-key", "kube-system"), differs},
