@@ -21,8 +21,8 @@ import (
 // Contents is what an image archive holds, as far as people ask about it.
 type Contents struct {
 	Arch     string                      // that its configuration tells, in Go's words
-	Version  string                      // of its label org.opencontainers.image.version
-	Suite    string                      // code name of the Debian release, such as trixie
+	Version  string                      // of its label versionLabel
+	Suite    string                      // Debian's, such as trixie
 	Machines map[elf.Machine]int         // how many programs and libraries for each kind of processor
 	Binaries map[string]*debug.BuildInfo // Go programs by their path
 	Packages []Package                   // Debian's, in the order of their list

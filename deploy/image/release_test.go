@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// TestReleaseIsRefused: deploy/release.sh stops, before it builds or removes anything, where nobody could check the result.
+// TestReleaseIsRefused: deploy/release.sh stops before it builds or removes anything, if a user could not verify the result.
 func TestReleaseIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		tag      string            // of the commit; the version is v0.1.0
-		files    map[string]string // that change the checkout, or stand in the folder "out"
+		files    map[string]string // that change the checkout, or are in the folder "out"
 		settings []string
 		says     string
 	}{

@@ -41,7 +41,8 @@ func (h *Host) ResumeDevices(ctx context.Context, cluster string) error {
 	if err := h.AcquireInstanceLock(ctx); err != nil {
 		return err
 	}
-	if cluster == "" || h.engine.Machine.Kernel.Ready() != nil { // without device-mapper nothing is suspended
+	canResume := cluster != "" && h.engine.Machine.Kernel.Ready() == nil // without device-mapper nothing is suspended
+	if !canResume {
 		return nil
 	}
 	s, err := h.engine.ReadDisks(ctx)

@@ -23,11 +23,11 @@ type job struct {
 	name     string
 	dir, tag string
 	pkg      string
-	tests    []string // select tests: each is a regular expression that must match one; without any, all tests run
-	skip     string   // a regular expression of tests that do not run
-	tools    bool     // run the tools of the driver's image instead of the node's
-	long     bool     // part of make test-long alone
-	inImage  bool     // run in the driver's image for arm64: see emulate
+	tests    []string // Expressions, each of which must select a test. None: all tests.
+	skip     string   // An expression of tests that do not run.
+	tools    bool     // Run the tools of the driver's image instead of the node's.
+	long     bool     // Only in make test-long.
+	inImage  bool     // Run in the driver's image for arm64: see emulate.
 }
 
 // jobs are the binaries, the longest first. Each node runs one at a time, because it has one processor.

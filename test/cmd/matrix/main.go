@@ -152,7 +152,7 @@ func commitOfCheckout(ctx context.Context) (string, error) {
 	return git(ctx, "rev-parse", "--short=12", "HEAD")
 }
 
-// isInHistory returns whether HEAD has the commit. If not, nobody can look up what was tested.
+// isInHistory returns whether HEAD has the commit. If not, no user can look up what was tested.
 func isInHistory(ctx context.Context, commit string) bool {
 	_, err := git(ctx, "merge-base", "--is-ancestor", commit, "HEAD")
 	return err == nil
