@@ -19,7 +19,8 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 	if err != nil {
 		return &csi.DeleteVolumeResponse{}, nil //nolint:nilerr // no volume can have this handle
 	}
-	if err := s.mayDelete(ctx, id); err != nil {
+	exists := func() error { _, err := s.volumes.Lookup(ctx, id); return err }
+	if err := s.mayDelete(ctx, id, exists); err != nil {
 		return nil, s.here(err)
 	}
 	if err := s.volumes.Delete(ctx, id); err != nil {
@@ -28,9 +29,9 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
-// mayDelete refuses to delete a volume that a PersistentVolume of the cluster needs. It accepts one without data: the node
+// mayDelete refuses to delete a volume or snapshot that an object of the cluster needs. It accepts one without data: the node
 // lacks it, or has begun to create or delete it. So a repeated request succeeds, whatever the cluster has.
-func (s *Server) mayDelete(ctx context.Context, id lvm.ID) error {
+func (s *Server) mayDelete(ctx context.Context, id lvm.ID, exists func() error) error {
 	if s.cluster == nil {
 		return nil
 	}
@@ -38,7 +39,7 @@ func (s *Server) mayDelete(ctx context.Context, id lvm.ID) error {
 	if refused == nil {
 		return nil
 	}
-	if _, err := s.volumes.Lookup(ctx, id); lvm.KindOf(err) == lvm.KindNotFound {
+	if lvm.KindOf(exists()) == lvm.KindNotFound {
 		return nil
 	}
 	return refused

@@ -68,3 +68,24 @@ func TestDeleteKeepsVolumeThatAPersistentVolumeNeeds(t *testing.T) {
 		})
 	}
 }
+
+// TestDeleteKeepsSnapshotThatAContentNeeds: the same for snapshots.
+func TestDeleteKeepsSnapshotThatAContentNeeds(t *testing.T) {
+	s, _ := newWideServer(t)
+	handle := mustSnapshot(t, s, "snap", mustCreate(t, s, in("v", "layout", "thin")).GetVolumeId()).GetSnapshotId()
+	why := lvm.Errorf(lvm.KindConflict, "my-content has it")
+	s.cluster = &cluster{owned: map[string]error{handle: why}}
+	remove := func() error {
+		_, err := s.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: handle})
+		return err
+	}
+	expectKind(t, remove(), lvm.KindConflict, "node-1", "my-content")
+	s.cluster = &cluster{}
+	if err := remove(); err != nil {
+		t.Fatalf("nothing needs it: %v", err)
+	}
+	s.cluster = &cluster{owned: map[string]error{handle: why}}
+	if err := remove(); err != nil {
+		t.Errorf("it is deleted already: %v", err)
+	}
+}

@@ -25,8 +25,8 @@ type Cluster interface {
 	// MayRestore returns nil if the driver may restore this snapshot of the node for the claim. lvm.KindBusy: undecided, retry.
 	// lvm.KindInvalid, lvm.KindNotFound: it may not.
 	MayRestore(ctx context.Context, namespace, claim, uid string, of lvm.ID) error
-	// MayDelete returns nil if the driver may delete this volume of the node. lvm.KindBusy: undecided, retry. lvm.KindConflict: a
-	// PersistentVolume needs the volume, other than the one that the caller deletes.
+	// MayDelete returns nil if the driver may delete this volume or snapshot of the node. lvm.KindBusy: undecided, retry.
+	// lvm.KindConflict: a PersistentVolume or VolumeSnapshotContent needs it, other than the one that the caller deletes.
 	MayDelete(ctx context.Context, of lvm.ID) error
 	// Warn writes a warning event on the claim. It does not repeat one with the same reason while that event lasts.
 	Warn(ctx context.Context, namespace, claim, uid, reason, message string)

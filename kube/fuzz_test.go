@@ -77,7 +77,7 @@ func FuzzVolumesAndClaims(f *testing.F) {
 
 // FuzzContents checks the same for contents and snapshots.
 func FuzzContents(f *testing.F) {
-	c, s := kubetest.ContentOf("a", "uid", kubetest.TestVG+"/s-1"), &kubeclient.Snapshot{}
+	c, s := kubetest.ContentOf("a", "uid", kubetest.SnapshotHandle("uid")), &kubeclient.Snapshot{}
 	s.Namespace, s.Name, s.UID, s.Status.Content = "ns", "nightly", "uid", "a"
 	first, err := json.Marshal(c)
 	if err != nil {
@@ -105,9 +105,9 @@ func FuzzContents(f *testing.F) {
 		if again, still := keepPreProvisioned(stripPreProvisioned(&c)); again != byHand || still != matters {
 			t.Errorf("the watch keeps %+v of %+v", again, byHand)
 		}
-		of := lvm.ID{VG: kubetest.TestVG, LV: "s-1"}
+		of := lvm.ID{VG: kubetest.TestVG, LV: lvm.SnapshotName("snapshot-uid")}
 		if err := restorable(kubetest.Claim("copy", "thin", ""), &s, &c, "node-1", of); err == nil &&
-			(c.Status.SnapshotHandle != of.String() || kubeclient.SnapshotChain(&c, &s, "node-1") != nil) {
+			(c.Status.SnapshotHandle != of.String() || !kubeclient.IsOfItsSnapshot(&c, of) || kubeclient.SnapshotChain(&c, &s, "node-1") != nil) {
 			t.Errorf("%s is restored from %s and %s", of, first, second)
 		}
 		now := time.Now()

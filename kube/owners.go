@@ -17,7 +17,7 @@ import (
 
 // csi-provisioner has DeleteVolume called for one PersistentVolume, but another one may own the logical volume: an admin
 // created it under another name, or a restore tool or the thief of a node's token added the first. A request of DeleteVolume
-// has only the handle, so the agent searches all PersistentVolumes for it.
+// has only the handle, so the agent searches all PersistentVolumes for it. The same holds for snapshots and their contents.
 
 // ownersTimeout is the time limit of one search. csi-provisioner waits for 120 s.
 const ownersTimeout = 30 * time.Second
@@ -29,11 +29,15 @@ type owner struct {
 }
 
 // MayDelete returns nil if the driver may delete a volume: no PersistentVolume has its handle, or a single one, which is
-// released with the reclaim policy Delete. It costs one list of all PersistentVolumes, which simultaneous calls share.
-// lvm.KindConflict: a PersistentVolume needs the volume; lvm.KindBusy: the API server does not answer, retry.
+// released with the reclaim policy Delete. It costs one list of all PersistentVolumes, which simultaneous calls share. For a
+// snapshot see mayDeleteSnapshot. lvm.KindConflict: an object needs the volume or snapshot; lvm.KindBusy: the API server does not
+// answer, retry.
 func (a *Agent) MayDelete(ctx context.Context, of lvm.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, ownersTimeout)
 	defer cancel()
+	if of.IsSnapshot() {
+		return a.mayDeleteSnapshot(ctx, of)
+	}
 	owners, err := a.owners.of(ctx, of.String())
 	if err != nil {
 		return lvm.Errorf(lvm.KindBusy, "cannot determine whether another PersistentVolume has volume %s; it is not deleted before that is known: %w", of, err)
@@ -51,6 +55,28 @@ func deletable(of lvm.ID, owners []owner) error {
 	}
 	return nil
 }
+
+// mayDeleteSnapshot returns nil if each VolumeSnapshotContent that has a snapshot, or whose VolumeSnapshot it was taken for, is being
+// deleted with the deletion policy Delete. It costs one list of all contents.
+func (a *Agent) mayDeleteSnapshot(ctx context.Context, of lvm.ID) error {
+	var needed string
+	err := a.client.EachContent(ctx, func(c *kubeclient.Content) {
+		has := c.Status.SnapshotHandle == of.String() || kubeclient.IsOfItsSnapshot(c, of)
+		if c.Spec.Driver == api.DriverName && has && (c.DeletionTimestamp == nil || c.Spec.DeletionPolicy != deletionPolicyDelete) {
+			needed = c.Name
+		}
+	})
+	switch {
+	case err != nil:
+		return lvm.Errorf(lvm.KindBusy, "cannot determine whether another VolumeSnapshotContent has snapshot %s; it is not deleted before that is known: %w", of, err)
+	case needed != "":
+		return lvm.Errorf(lvm.KindConflict, "snapshot %s is not deleted: VolumeSnapshotContent %s has it, and is not being deleted with the deletion policy Delete", of, needed)
+	}
+	return nil
+}
+
+// deletionPolicyDelete is the deletionPolicy of a content whose snapshot is deleted with it.
+const deletionPolicyDelete = "Delete"
 
 // ownerLists finds the PersistentVolumes with a handle. Each answer is from a list that begins after the question. Questions
 // that arrive while a list runs share the next one.

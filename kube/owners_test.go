@@ -193,3 +193,56 @@ func TestAnotherCallerGoneDoesNotFailDeletion(t *testing.T) {
 		t.Errorf("%d lists", n)
 	}
 }
+
+// TestMayDeleteSnapshot: the driver deletes a snapshot if each content that has it, or that it was taken for, is being deleted with it.
+func TestMayDeleteSnapshot(t *testing.T) {
+	now := metav1.Now()
+	of, err := lvm.ParseID(kubetest.SnapshotHandle("uid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := func(name, uid, handle, policy string, deleted *metav1.Time) *kubeclient.Content {
+		c := kubetest.ContentOf(name, uid, handle)
+		c.Spec.DeletionPolicy, c.DeletionTimestamp = policy, deleted
+		return c
+	}
+	own, other := kubetest.SnapshotHandle("uid"), kubetest.SnapshotHandle("other")
+	deleted := content("own", "uid", own, "Delete", &now)
+	forged := content("forged", "other", own, "Delete", &now) // a node's token wrote the handle of another snapshot into its status
+	byHand := content("by-hand", "third", "", "Delete", nil)
+	byHand.Spec.Source.SnapshotHandle = own
+	anothers := content("ebs", "uid", own, "Delete", nil)
+	anothers.Spec.Driver = "ebs.example.com"
+	for name, test := range map[string]struct {
+		contents []*kubeclient.Content
+		needed   string
+	}{
+		"its content is being deleted": {[]*kubeclient.Content{deleted}, ""},
+		"removed before":               {nil, ""},
+		"others have other snapshots":  {[]*kubeclient.Content{deleted, content("b", "other", other, "Delete", nil)}, ""},
+		"another driver's":             {[]*kubeclient.Content{deleted, anothers}, ""},
+		"in use":                       {[]*kubeclient.Content{content("own", "uid", own, "Delete", nil)}, "own"},
+		"retained":                     {[]*kubeclient.Content{content("own", "uid", own, "Retain", &now)}, "own"},
+		"forged beside its own":        {[]*kubeclient.Content{content("own", "uid", own, "Retain", nil), forged}, "own"},
+		"forged beside its own, whose handle was overwritten": {[]*kubeclient.Content{content("own", "uid", other, "Delete", nil), forged}, "own"},
+		"beside one made by hand":                             {[]*kubeclient.Content{deleted, byHand}, "by-hand"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := &kubeclient.ContentList{}
+			for _, c := range test.contents {
+				list.Items = append(list.Items, *c)
+			}
+			client, sent := kubetest.RecordedClient(t, map[string]any{"GET /apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents": list})
+			err := NewAgent(Config{Client: client, Node: "node-1"}).MayDelete(t.Context(), of)
+			switch {
+			case test.needed == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case test.needed != "" && (lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), "VolumeSnapshotContent "+test.needed+" has it")):
+				t.Errorf("got %v, want a refusal that names %s", err, test.needed)
+			}
+			if requests := sent(); len(requests) != 1 {
+				t.Errorf("requests %q", requests)
+			}
+		})
+	}
+}

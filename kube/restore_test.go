@@ -38,7 +38,7 @@ func newRestoring() *restoring {
 	c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To(kubeclient.SnapshotVersion.Group), Kind: kubeclient.KindSnapshot, Name: "nightly"}
 	live := *c
 	return &restoring{
-		claim: c, live: &live, contents: []*kubeclient.Content{kubetest.ContentOf("a", "uid", kubetest.TestVG+"/s-1")}, of: kubetest.TestVG + "/s-1",
+		claim: c, live: &live, contents: []*kubeclient.Content{kubetest.ContentOf("a", "uid", kubetest.SnapshotHandle("uid"))}, of: kubetest.SnapshotHandle("uid"),
 		snapshot: map[string]any{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kubeclient.KindSnapshot,
 			"metadata": map[string]any{"namespace": "ns", "name": "nightly", "uid": "uid"},
 			"status":   map[string]any{"boundVolumeSnapshotContentName": "a"}},
@@ -120,13 +120,17 @@ func TestRestoreNeedsReferencesInBothDirections(t *testing.T) {
 		"content: another snapshot":   {func(r *restoring) { r.contents[0].Spec.VolumeSnapshotRef.Name = "x" }, lvm.KindInvalid, "ns/x", restoreSnapshot},
 		"content: another handle":     {func(r *restoring) { r.contents[0].Status.SnapshotHandle = kubetest.TestVG + "/s-2" }, lvm.KindInvalid, kubetest.TestVG + "/s-2", restoreSnapshot},
 		"content: two handles":        {func(r *restoring) { r.contents[0].Spec.Source.SnapshotHandle = kubetest.TestVG + "/s-2" }, lvm.KindInvalid, "two snapshot handles", restoreSnapshot},
-		"content: what it had before": {func(r *restoring) { r.of = kubetest.TestVG + "/s-2" }, lvm.KindInvalid, kubetest.TestVG + "/s-1", restoreSnapshot},
+		"content: what it had before": {func(r *restoring) { r.of = kubetest.TestVG + "/s-2" }, lvm.KindInvalid, kubetest.SnapshotHandle("uid"), restoreSnapshot},
+		"another's snapshot, in the status of its own content": {func(r *restoring) { // a node's token can write that
+			r.of = kubetest.SnapshotHandle("other")
+			r.contents[0].Status.SnapshotHandle = r.of
+		}, lvm.KindInvalid, "did not take it for VolumeSnapshot ns/nightly (UID uid)", restoreSnapshot},
 		"the snapshot is in another's content": {func(r *restoring) {
 			r.of = kubetest.TestVG + "/s-2"
 			victim := kubetest.ContentOf("victim", "other", r.of)
 			victim.Spec.VolumeSnapshotRef.Namespace = "bank"
 			r.contents = append(r.contents, victim)
-		}, lvm.KindInvalid, kubetest.TestVG + "/s-1", restoreSnapshot},
+		}, lvm.KindInvalid, kubetest.SnapshotHandle("uid"), restoreSnapshot},
 		"the content is another node's, and the snapshot this one's": {func(r *restoring) { // its watch brings no such content
 			r.contents = []*kubeclient.Content{kubetest.ContentOf("victim", "other", r.of)}
 			r.contents[0].Spec.VolumeSnapshotRef.Namespace = "bank"
@@ -165,7 +169,7 @@ func TestRestoreErrorWithoutAPIServerIsRetryable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of, err := lvm.ParseID(kubetest.TestVG + "/s-1")
+	of, err := lvm.ParseID(kubetest.SnapshotHandle("uid"))
 	if err != nil {
 		t.Fatal(err)
 	}

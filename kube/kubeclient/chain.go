@@ -133,3 +133,15 @@ func Quoted(text string) string {
 	}
 	return fmt.Sprintf("%q", text)
 }
+
+// A node writes the handle of a dynamic content into its status, so its token can write the handle of any snapshot of the group. The
+// name of the logical volume shows whose snapshot it is: the driver derives it from the UID of the VolumeSnapshot.
+
+// IsOfItsSnapshot reports whether a content may have a snapshot: an admin named that handle, or the driver took the snapshot for the
+// content's VolumeSnapshot.
+func IsOfItsSnapshot(c *Content, of lvm.ID) bool {
+	if c.Spec.Source.SnapshotHandle != "" {
+		return c.Spec.Source.SnapshotHandle == of.String()
+	}
+	return c.Spec.VolumeSnapshotRef.UID != "" && of.LV == lvm.SnapshotName(api.PrefixSnapshot+string(c.Spec.VolumeSnapshotRef.UID))
+}

@@ -26,6 +26,7 @@ type Content struct {
 	Spec struct {
 		Driver                  string `json:"driver"`
 		VolumeSnapshotClassName string `json:"volumeSnapshotClassName"`
+		DeletionPolicy          string `json:"deletionPolicy"`
 		Source                  struct {
 			SnapshotHandle string `json:"snapshotHandle"`
 		} `json:"source"`

@@ -23,6 +23,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 func Claim(name, class, volume string) *corev1.PersistentVolumeClaim {
@@ -54,6 +55,11 @@ func Reply(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(body) // the client may have closed the connection
+}
+
+// SnapshotHandle returns the handle of the snapshot that the driver takes for a VolumeSnapshot.
+func SnapshotHandle(uid string) string {
+	return lvm.ID{VG: TestVG, LV: lvm.SnapshotName(api.PrefixSnapshot + uid)}.String()
 }
 
 // ContentOf returns the ready content of a snapshot ns/nightly.

@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -19,10 +21,14 @@ const contents = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
 // snapshotOf takes a snapshot of a bound claim's volume, and makes the content that the snapshot controller makes for it.
 func (n *node) snapshotOf(t *testing.T, claim *corev1.PersistentVolumeClaim, name string) (content string, handle string) {
 	t.Helper()
-	handle = n.take(t, claim, name)
 	content = "snapcontent-" + string(claim.UID)
 	makeSnapshot(t, claim.Namespace, name, "snap-keep", n.name, content)
-	return content, handle
+	var snapshot metav1.PartialObjectMetadata
+	text, err := admin.RESTClient().Get().AbsPath(snapshots, "namespaces", claim.Namespace, "volumesnapshots", name).Do(t.Context()).Raw()
+	if err != nil || json.Unmarshal(text, &snapshot) != nil {
+		t.Fatal(err)
+	}
+	return content, n.take(t, claim, api.PrefixSnapshot+string(snapshot.UID))
 }
 
 // take takes a snapshot of a bound claim's volume, for which the cluster has no object.
@@ -165,6 +171,13 @@ func TestSnapshotIsRestoredOnItsNode(t *testing.T) {
 	if err := may(stolen); lvm.KindOf(err) != lvm.KindBusy || !strings.Contains(err.Error(), "names another node") {
 		t.Errorf("got %v", err)
 	}
+	// The token of this node can label it with this node, but the driver did not take the snapshot for it.
+	relabelled := "relabelled-" + content
+	makeSnapshot(t, source.Namespace, "lure", "snap-keep", here.name, relabelled)
+	markReady(t, relabelled, handle)
+	lured := copyOf(t, "lured", group, "VolumeSnapshot", "lure", here.name)
+	soon(t, "a snapshot of another VolumeSnapshot is refused", func() bool { return lvm.KindOf(may(lured)) == lvm.KindInvalid })
+
 	clone := copyOf(t, "clone", "", "PersistentVolumeClaim", "data", here.name)
 	soon(t, "a clone is no copy of a snapshot", func() bool { return lvm.KindOf(may(clone)) == lvm.KindInvalid })
 	expectNoneRefused(t, here)
