@@ -146,12 +146,12 @@ func TestRepeatedAndOutOfOrderCalls(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		refusal{name + ": deleting an open volume", codes.FailedPrecondition, "open", remove}.check(t, before)
+		refusal{name + ": deleting an open volume", codes.FailedPrecondition, "is in use by the mount at", remove}.check(t, before)
 		refusal{name + ": unstage under a pod", codes.OK, "", func() error {
 			_, err := c.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: staging})
 			return err
 		}}.check(t, before)
-		refusal{name + ": deleting a volume that only a pod has", codes.FailedPrecondition, "open", remove}.check(t, before)
+		refusal{name + ": deleting a volume that only a pod has", codes.FailedPrecondition, "is in use by the mount at", remove}.check(t, before)
 		for range 2 {
 			c.unmount(t, v, staging, target)
 		}
