@@ -163,7 +163,7 @@ func (l *loss) startsAfresh(ctx context.Context, env *scenario.Environment) erro
 	if err != nil {
 		return err
 	}
-	env.Reporter.Note("Ready on %s %.0f s after the claim was told", pod.Spec.NodeName, time.Since(began).Seconds())
+	env.Reporter.Note("Ready on %s %.0f s after the event on its claim", pod.Spec.NodeName, time.Since(began).Seconds())
 	if pod.Spec.NodeName == lostNode {
 		return fmt.Errorf("it runs on %s", lostNode)
 	}
