@@ -19,8 +19,8 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 	if err != nil {
 		return &csi.DeleteVolumeResponse{}, nil //nolint:nilerr // no volume can have this handle
 	}
-	exists := func() error { _, err := s.volumes.Lookup(ctx, id); return err }
-	if err := s.mayDelete(ctx, id, exists); err != nil {
+	lookup := func() error { _, err := s.volumes.Lookup(ctx, id); return err }
+	if err := s.mayDelete(ctx, id, lookup); err != nil {
 		return nil, s.here(err)
 	}
 	if err := s.volumes.Delete(ctx, id); err != nil {
@@ -31,15 +31,12 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 
 // mayDelete refuses to delete a volume or snapshot that an object of the cluster needs. It accepts one without data: the node
 // lacks it, or has begun to create or delete it. So a repeated request succeeds, whatever the cluster has.
-func (s *Server) mayDelete(ctx context.Context, id lvm.ID, exists func() error) error {
+func (s *Server) mayDelete(ctx context.Context, id lvm.ID, lookup func() error) error {
 	if s.cluster == nil {
 		return nil
 	}
 	refused := s.cluster.MayDelete(ctx, id)
-	if refused == nil {
-		return nil
-	}
-	if lvm.KindOf(exists()) == lvm.KindNotFound {
+	if refused != nil && lvm.KindOf(lookup()) == lvm.KindNotFound {
 		return nil
 	}
 	return refused

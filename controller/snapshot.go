@@ -68,8 +68,8 @@ func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequ
 	if err != nil {
 		return &csi.DeleteSnapshotResponse{}, nil //nolint:nilerr // no snapshot can have this handle
 	}
-	exists := func() error { _, err := s.snapshots.LookupSnapshot(ctx, id); return err }
-	if err := s.mayDelete(ctx, id, exists); err != nil {
+	lookup := func() error { _, err := s.snapshots.LookupSnapshot(ctx, id); return err }
+	if err := s.mayDelete(ctx, id, lookup); err != nil {
 		return nil, s.here(err)
 	}
 	if err := s.snapshots.DeleteSnapshot(ctx, id); err != nil {

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 func TestManifests(t *testing.T) {
@@ -36,7 +36,7 @@ func TestManifests(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(docs[1]), &claim); err != nil {
 		t.Fatal(err)
 	}
-	if kubeclient.NodeOf(&pv) != "node-1" || pv.Name != "vg-data" || pv.Spec.CSI.VolumeHandle != a.Volume.ID.String() || pv.Spec.CSI.FSType != "xfs" ||
+	if pending.NodeOf(&pv) != "node-1" || pv.Name != "vg-data" || pv.Spec.CSI.VolumeHandle != a.Volume.ID.String() || pv.Spec.CSI.FSType != "xfs" ||
 		pv.Spec.ClaimRef.Name != "data" || pv.Spec.ClaimRef.UID != "" || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain ||
 		pv.Spec.Capacity.Storage().String() != "1Gi" || pv.Spec.CSI.NodeStageSecretRef != nil {
 		t.Errorf("the volume is\n%s", docs[0])

@@ -16,6 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/pending"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
@@ -110,7 +111,7 @@ func (a *Agent) auditOnce(ctx context.Context) error {
 
 // notLost removes the annotations of a loss: this node and the volume are present. The janitor then reports the return on the claim.
 func (a *Agent) notLost(ctx context.Context, pv *corev1.PersistentVolume) error {
-	if !kubeclient.IsOn(pv, a.node) || pv.Annotations[api.AnnotationLostSince] == "" && pv.Annotations[api.AnnotationVolumeGroupLostSince] == "" {
+	if !pending.IsOn(pv, a.node) || pv.Annotations[api.AnnotationLostSince] == "" && pv.Annotations[api.AnnotationVolumeGroupLostSince] == "" {
 		return nil
 	}
 	a.log.InfoContext(ctx, "a volume recorded as lost is on this node again", "volume", pv.Name)

@@ -15,6 +15,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // FuzzVolumesAndClaims feeds arbitrary PersistentVolumes and claims to the functions that decide on them. None panics, a
@@ -46,7 +47,7 @@ func FuzzVolumesAndClaims(f *testing.F) {
 		if json.Unmarshal(volume, &pv) != nil || json.Unmarshal(bound, &c) != nil {
 			return
 		}
-		node := kubeclient.NodeOf(&pv)
+		node := pending.NodeOf(&pv)
 		if err := kubeclient.Chain(&pv, &c, node); err == nil &&
 			(node == "" || pv.Spec.ClaimRef.UID != c.UID || pv.Spec.ClaimRef.Name != c.Name || pv.Spec.ClaimRef.Namespace != c.Namespace || c.Spec.VolumeName != pv.Name) {
 			t.Errorf("a chain holds from %s to %s", volume, bound)
@@ -107,7 +108,7 @@ func FuzzContents(f *testing.F) {
 		}
 		of := lvm.ID{VG: kubetest.TestVG, LV: lvm.SnapshotName("snapshot-uid")}
 		if err := restorable(kubetest.Claim("copy", "thin", ""), &s, &c, "node-1", of); err == nil &&
-			(c.Status.SnapshotHandle != of.String() || !kubeclient.IsOfItsSnapshot(&c, of) || kubeclient.SnapshotChain(&c, &s, "node-1") != nil) {
+			(c.Status.SnapshotHandle != of.String() || !kubeclient.OwnsSnapshot(&c, of) || kubeclient.SnapshotChain(&c, &s, "node-1") != nil) {
 			t.Errorf("%s is restored from %s and %s", of, first, second)
 		}
 		now := time.Now()
@@ -116,8 +117,7 @@ func FuzzContents(f *testing.F) {
 		if what := janitor.DecideContent(lost); what == janitor.StepDeleteClaim || what == janitor.StepRemoveFinalizer {
 			t.Errorf("step %d as soon as the loss is observed, by %s", what, first)
 		}
-		held := lvm.ManagedVolume{Volume: lvm.Volume{ID: of, Name: "snapshot-uid"}, Snapshot: true}
-		if standsFor(&c, held) && c.Spec.Driver != api.DriverName {
+		if kubeclient.HasSnapshot(&c, of) && c.Spec.Driver != api.DriverName {
 			t.Errorf("another driver's content refers to a snapshot: %s", first)
 		}
 		_ = c.DeepCopyObject()

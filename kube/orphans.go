@@ -113,15 +113,7 @@ func (s *OrphanSearch) hasContent(ctx context.Context, o lvm.ManagedVolume) (boo
 	uid := strings.TrimPrefix(o.Name, api.PrefixSnapshot)
 	var c kubeclient.Content
 	there, err := kubeclient.Get(ctx, s.Client.Snapshots, "volumesnapshotcontents", "", api.PrefixContent+uid, &c)
-	return there && standsFor(&c, o), err
-}
-
-// standsFor reports whether a content refers to a snapshot: it has the snapshot's handle or, while it has no handle, it is
-// the content that the snapshot is being taken for.
-func standsFor(c *kubeclient.Content, o lvm.ManagedVolume) bool {
-	handle := o.ID.String()
-	beingTaken := c.Status.SnapshotHandle == "" && c.Spec.Source.SnapshotHandle == "" && api.PrefixSnapshot+string(c.Spec.VolumeSnapshotRef.UID) == o.Name
-	return c.Spec.Driver == api.DriverName && (c.Status.SnapshotHandle == handle || c.Spec.Source.SnapshotHandle == handle || beingTaken)
+	return there && kubeclient.HasSnapshot(&c, o.ID), err
 }
 
 // prove returns the suspects that no object of any name refers to and that are not being created or removed.
@@ -186,7 +178,7 @@ func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Manage
 	}
 	return s.Client.EachContent(ctx, func(c *kubeclient.Content) {
 		for _, o := range suspects {
-			if o.Snapshot && standsFor(c, o) {
+			if o.Snapshot && kubeclient.HasSnapshot(c, o.ID) {
 				s.names[o.UUID] = c.Name
 			}
 		}

@@ -61,8 +61,7 @@ func deletable(of lvm.ID, owners []owner) error {
 func (a *Agent) mayDeleteSnapshot(ctx context.Context, of lvm.ID) error {
 	var needed string
 	err := a.client.EachContent(ctx, func(c *kubeclient.Content) {
-		has := c.Status.SnapshotHandle == of.String() || kubeclient.IsOfItsSnapshot(c, of)
-		if c.Spec.Driver == api.DriverName && has && (c.DeletionTimestamp == nil || c.Spec.DeletionPolicy != deletionPolicyDelete) {
+		if kubeclient.HasSnapshot(c, of) && (c.DeletionTimestamp == nil || c.Spec.DeletionPolicy != deletionPolicyDelete) {
 			needed = c.Name
 		}
 	})

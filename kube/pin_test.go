@@ -14,6 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 func TestSourceOf(t *testing.T) {
@@ -65,7 +66,7 @@ func TestVolumeIsOnNode(t *testing.T) {
 		"no affinity":    {&corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: pv(api.DriverName).Spec.PersistentVolumeSource}}, false},
 		"no CSI volume":  {&corev1.PersistentVolume{}, false},
 	} {
-		if got := kubeclient.IsOn(test.pv, "node-1"); got != test.want {
+		if got := pending.IsOn(test.pv, "node-1"); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

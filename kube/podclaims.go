@@ -13,6 +13,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // A volume cannot be moved to another node. If this node creates one volume of a pod and lacks capacity for the next, the
@@ -107,7 +108,7 @@ func (a *Agent) boundPodClaim(ctx context.Context, claim *corev1.PersistentVolum
 	if err != nil || pv == nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName || !kubeclient.MayBind(pv, claim) {
 		return api.PodClaim{}, false, err
 	}
-	return api.PodClaim{Name: claim.Name, UID: string(claim.UID), Node: kubeclient.NodeOf(pv), Bound: true}, true, nil
+	return api.PodClaim{Name: claim.Name, UID: string(claim.UID), Node: pending.NodeOf(pv), Bound: true}, true, nil
 }
 
 // classNamed finds a class of this driver in the store or, until the watch has brought it, at the API server. Nil: no class

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // waitingPod holds the kept fields of a pod that uses claims and for which the scheduler may be choosing a node.
@@ -35,7 +35,7 @@ func waitingPodOf(pod *corev1.Pod) (waitingPod, bool) {
 		case v.PersistentVolumeClaim != nil:
 			name = v.PersistentVolumeClaim.ClaimName
 		case v.Ephemeral != nil:
-			name = kubeclient.EphemeralClaim(pod, v)
+			name = pending.ClaimName(pod, v)
 			p.ephemeral = append(p.ephemeral, name)
 		}
 		if name != "" && !slices.Contains(p.claims, name) {

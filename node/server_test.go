@@ -169,7 +169,7 @@ func TestSeveralPodsAtOnce(t *testing.T) {
 	}
 	alone()
 	if len(b.held) != 0 {
-		t.Errorf("names that nobody holds are kept: %v", b.held)
+		t.Errorf("the driver keeps names that no call holds: %v", b.held)
 	}
 }
 

@@ -181,7 +181,7 @@ func TestAlertsAskForMetricsThatExist(t *testing.T) {
 		}
 		parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 			if s, ok := node.(*parser.VectorSelector); ok && !known[s.Name] {
-				t.Errorf("%s asks for %s, which nobody serves", rule.Alert, s.Name)
+				t.Errorf("%s reads %s, which no process serves", rule.Alert, s.Name)
 			}
 			return nil
 		})

@@ -70,7 +70,7 @@ func claimRequests() []request {
 		{name: "note less when the size of before was infeasible", sub: "status", before: allocated("4Gi", bound("node-1")), now: allocated("2Gi", bound("node-1"))},
 
 		{name: "update another node's claim", before: claim("node-2"), now: claim(""), refused: mayOnly},
-		{name: "take a claim that nobody has", before: claim(""), now: claim("node-1"), refused: mayOnly},
+		{name: "take a claim without a selected node", before: claim(""), now: claim("node-1"), refused: mayOnly},
 		{name: "take another node's claim", before: claim("node-2"), now: claim("node-1"), refused: mayOnly},
 		{name: "take a claim that another populates", before: copying("Recipe", claim("")), now: copying("Recipe", claim("node-1")), refused: mayOnly},
 		{name: "give a copy to another node", before: copying("VolumeSnapshot", claim("")), now: copying("VolumeSnapshot", claim("node-2")), refused: mayOnly},

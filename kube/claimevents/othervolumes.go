@@ -73,7 +73,7 @@ func (o *otherVolumes) nodeOf(ctx context.Context, namespace, name string) (node
 			return "", err
 		}
 		if pv != nil && kubeclient.MayBind(pv, claim) { // a claim may name any volume
-			node = kubeclient.NodeOf(pv)
+			node = pending.NodeOf(pv)
 		}
 	}
 	o.nodes[key] = node

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // Intervals of further checks for changes that no watch announces: a class gets its annotation, an event expires after an
@@ -27,7 +28,7 @@ const (
 // checkVolume does the next step for a volume. It sends no request for a volume that is not lost.
 func (r *janitorRound) checkVolume(ctx context.Context, name, node string) (time.Duration, error) {
 	pv, err := r.client.Volume(ctx, name)
-	if err != nil || pv == nil || kubeclient.NodeOf(pv) != node {
+	if err != nil || pv == nil || pending.NodeOf(pv) != node {
 		return 0, err
 	}
 	s, err := r.observe(ctx, pv, node)
@@ -206,7 +207,7 @@ func (r *janitorRound) restoreVolume(ctx context.Context, s Observation) error {
 // driver on its node.
 func (r *janitorRound) checkReturned(ctx context.Context, name, nodeName string) (time.Duration, error) {
 	pv, err := r.client.Volume(ctx, name)
-	if err != nil || pv == nil || kubeclient.NodeOf(pv) != nodeName || pv.Status.Phase != corev1.VolumeBound || len(kubeclient.Only(pv.Annotations, volumeNotes...)) > 0 {
+	if err != nil || pv == nil || pending.NodeOf(pv) != nodeName || pv.Status.Phase != corev1.VolumeBound || len(kubeclient.Only(pv.Annotations, volumeNotes...)) > 0 {
 		return 0, err
 	}
 	node, err := r.client.Node(ctx, nodeName)

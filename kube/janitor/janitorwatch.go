@@ -5,6 +5,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // This file holds what a janitor's watches keep in memory.
@@ -32,7 +33,7 @@ func KeepVolume(o any) (place, bool) {
 	if !ok {
 		return place{}, false
 	}
-	node := kubeclient.NodeOf(pv)
+	node := pending.NodeOf(pv)
 	if node == "" {
 		return place{}, false
 	}
@@ -42,7 +43,7 @@ func KeepVolume(o any) (place, bool) {
 func StripVolume(o any) any {
 	if pv, ok := o.(*corev1.PersistentVolume); ok {
 		kept := &corev1.PersistentVolume{ObjectMeta: kubeclient.Names(pv)}
-		if kubeclient.NodeOf(pv) != "" {
+		if pending.NodeOf(pv) != "" {
 			kept.Spec.CSI, kept.Spec.NodeAffinity = pv.Spec.CSI, pv.Spec.NodeAffinity
 			kept.Annotations = kubeclient.Only(pv.Annotations, volumeNotes...)
 		}

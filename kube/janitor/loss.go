@@ -10,6 +10,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // This file decides the next step for a volume whose node or group is lost; janitorsteps.go does it.
@@ -197,7 +198,7 @@ func usersOf(pods []corev1.Pod, claim *corev1.PersistentVolumeClaim) []corev1.Po
 			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
 		})
 		made := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.Ephemeral != nil && kubeclient.EphemeralClaim(&pod, v) == claim.Name
+			return v.Ephemeral != nil && pending.ClaimName(&pod, v) == claim.Name
 		})
 		return ended || !named && (!made || !metav1.IsControlledBy(claim, &pod))
 	})

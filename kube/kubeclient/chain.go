@@ -7,6 +7,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // A reference in one direction proves nothing: whoever may create a PersistentVolume or a VolumeSnapshotContent can write
@@ -33,7 +34,7 @@ func Chain(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, nod
 
 // Placed checks the part of a chain that needs no claim: PersistentVolume, logical volume, node.
 func Placed(pv *corev1.PersistentVolume, node string, sameHandle ...string) error {
-	if node == "" || !IsOn(pv, node) {
+	if node == "" || !pending.IsOn(pv, node) {
 		return fmt.Errorf("PersistentVolume %s is not a volume of %s with node affinity to node %s only", pv.Name, api.DriverName, Quoted(node))
 	}
 	if _, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle); err != nil {
@@ -134,12 +135,15 @@ func Quoted(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// A node writes the handle of a dynamic content into its status, so its token can write the handle of any snapshot of the group. The
-// name of the logical volume shows whose snapshot it is: the driver derives it from the UID of the VolumeSnapshot.
+// HasSnapshot reports whether a content of this driver has a snapshot, or had it before its status was overwritten.
+func HasSnapshot(c *Content, of lvm.ID) bool {
+	return c.Spec.Driver == api.DriverName && (c.Status.SnapshotHandle == of.String() || OwnsSnapshot(c, of))
+}
 
-// IsOfItsSnapshot reports whether a content may have a snapshot: an admin named that handle, or the driver took the snapshot for the
-// content's VolumeSnapshot.
-func IsOfItsSnapshot(c *Content, of lvm.ID) bool {
+// OwnsSnapshot reports whether a snapshot belongs to a content: an admin named its handle, or the driver took it for the content's
+// VolumeSnapshot. The status does not show that: a node writes it, so its token can write the handle of any snapshot of the group there.
+// But the driver derives the name of a logical volume from the UID of the VolumeSnapshot.
+func OwnsSnapshot(c *Content, of lvm.ID) bool {
 	if c.Spec.Source.SnapshotHandle != "" {
 		return c.Spec.Source.SnapshotHandle == of.String()
 	}

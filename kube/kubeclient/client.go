@@ -30,8 +30,8 @@ import (
 )
 
 // Client-side limits. The driver sends a few requests at start, a handful for each expansion, restore and event, one to
-// three for each new volume, and one for each 500 PersistentVolumes before it deletes one. In a burst of claims the API server's priority and fairness shares it out; creates must not
-// queue here as well.
+// three for each new volume, and one for each 500 PersistentVolumes before it deletes one. In a burst of claims the API server's
+// priority and fairness shares it out; creates must not queue here as well.
 const (
 	requestsPerSecond = 50
 	requestsBurst     = 100

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // Publisher writes the CSIStorageCapacities of the node groups, and keeps them up to date.
@@ -214,7 +215,7 @@ func keepVolume(o any) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	on := kubeclient.NodeOf(pv)
+	on := pending.NodeOf(pv)
 	return on, on != ""
 }
 

@@ -487,11 +487,11 @@ func TestSuspendNoticesAResume(t *testing.T) {
 		busy           bool
 		after          bool // suspended in the end
 	}{
-		"resumed by cryptsetup resize":          {func(*Mapping) {}, func(m *Mapping) { m.Suspended = false }, true, false},
-		"closed":                                {func(*Mapping) {}, func(m *Mapping) { *m = Mapping{} }, true, false},
-		"suspended by an admin":                 {func(m *Mapping) { m.Suspended = true }, func(*Mapping) {}, false, true},
-		"suspended and resumed by an admin":     {func(m *Mapping) { m.Suspended = true }, func(m *Mapping) { m.Suspended = false }, true, false},
-		"suspended once, and by nobody resumed": {func(*Mapping) {}, func(*Mapping) {}, false, false},
+		"resumed by cryptsetup resize":                       {func(*Mapping) {}, func(m *Mapping) { m.Suspended = false }, true, false},
+		"closed":                                             {func(*Mapping) {}, func(m *Mapping) { *m = Mapping{} }, true, false},
+		"suspended by an admin":                              {func(m *Mapping) { m.Suspended = true }, func(*Mapping) {}, false, true},
+		"suspended and resumed by an admin":                  {func(m *Mapping) { m.Suspended = true }, func(m *Mapping) { m.Suspended = false }, true, false},
+		"suspended once, and not resumed by another program": {func(*Mapping) {}, func(*Mapping) {}, false, false},
 	} {
 		f := newFake()
 		m := f.manager()

@@ -76,7 +76,7 @@ func TestJanitorIgnoresStaleLossAnnotation(t *testing.T) {
 	from := time.Now()
 	startJanitor(t, "a", 0)
 	if why := eventOn(t, claim.Namespace, claim.Name, "VolumeLost"); strings.Contains(why, "2020") {
-		t.Errorf("the claim is told %q", why)
+		t.Errorf("the event says %q", why)
 	}
 	expectKept(t, claim)
 	if pv := expectVolumeKept(t, claim); strings.HasPrefix(pv.Annotations["nodelvm.io/lost-since"], "2020") {

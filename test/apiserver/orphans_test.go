@@ -151,7 +151,7 @@ func TestReturningNodeClearsLoss(t *testing.T) {
 
 	plug := fake.Unplug("vg")
 	if text := eventOn(t, claim.Namespace, claim.Name, "VolumeGroupLost"); !strings.Contains(text, here.name) || !strings.Contains(text, claim.Spec.VolumeName) {
-		t.Errorf("the claim is told %q", text)
+		t.Errorf("the event says %q", text)
 	}
 	untilNoted("nodelvm.io/volume-group-lost-since", true)
 	startJanitor(t, "a", 0)
@@ -160,7 +160,7 @@ func TestReturningNodeClearsLoss(t *testing.T) {
 	untilNoted("nodelvm.io/volume-group-lost-since", false)
 	untilNoted("nodelvm.io/lost-since", false)
 	if text := eventOn(t, claim.Namespace, claim.Name, "VolumeLostResolved"); !strings.Contains(text, "volume group") {
-		t.Errorf("the claim is told %q", text)
+		t.Errorf("the event says %q", text)
 	}
 	time.Sleep(grace)
 	expectKept(t, claim)

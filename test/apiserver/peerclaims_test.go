@@ -201,7 +201,7 @@ func TestPeerClaimsFromAgentCache(t *testing.T) {
 		agent.Warn(t.Context(), more.Namespace, "more", string(more.UID), "InsufficientCapacityForPod", "delete claim data")
 	}
 	if said := eventOn(t, more.Namespace, "more", "InsufficientCapacityForPod"); said != "delete claim data" {
-		t.Errorf("the claim is told %q", said)
+		t.Errorf("the event says %q", said)
 	}
 	event, err := admin.CoreV1().Events(more.Namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=more"})
 	if err != nil || len(event.Items) != 1 || event.Items[0].Count != 1 {

@@ -167,7 +167,7 @@ func TestPolicyForClaims(t *testing.T) {
 		tried{"give a bound one back", only, patch(bound, annotate(selected, "null"))},
 		tried{"note another condition", only, patch(bound, `{"status": {"conditions": [{"type": "ModifyVolumeError", "status": "True"}]}}`, "status")},
 		tried{"note the size of a file system", only, patch(bound, `{"status": {"capacity": {"storage": "2Gi"}}}`, "status")},
-		tried{"note an expansion that nobody wants", only, patch(bound, noted("3Gi"), "status")},
+		tried{"note an expansion that no user requested", only, patch(bound, noted("3Gi"), "status")},
 		tried{"note an expansion", "", patch(bound, noted("2Gi"), "status")},
 		tried{"have csi-provisioner look again", "", patch(claim, annotate("nodelvm.io/provisioning-retried-at", `"now"`))},
 		tried{"protect a source", "", patch(claim, `{"metadata": {"finalizers": ["kubernetes.io/pvc-protection", "provisioner.storage.kubernetes.io/cloning-protection"]}}`)},

@@ -56,7 +56,7 @@ func TestConditionsBecomeEvents(t *testing.T) {
 	group := lvm.Condition{Type: lvm.ConditionDiskUnresponsive, Group: "vg", Text: "a disk does not answer"}
 	here.start(t, func(context.Context) ([]lvm.Condition, error) { return []lvm.Condition{finding, group}, nil })
 	if text := eventOn(t, claim.Namespace, claim.Name, "ThinPoolFull"); text != finding.Text {
-		t.Errorf("the claim is told %q", text)
+		t.Errorf("the event says %q", text)
 	}
 	if text := eventOn(t, "default", here.name, "DiskUnresponsive"); text != group.Text {
 		t.Errorf("the node is told %q", text)

@@ -154,7 +154,7 @@ func TestConflictNamesSizes(t *testing.T) {
 	s := lvm.State{Groups: []lvm.Group{fixture.Holding(fixture.TestGroup("vg", []lvm.Run{{Start: 10, Count: 90}}), "a", 2, fixture.Unchanged)}}
 	_, err := alloc.Plan(s, fixture.TestCluster, []lvm.Spec{fixture.TestSpec("a", "vg", 8*lvm.MiB+1)})
 	if err == nil || !strings.Contains(err.Error(), "with 8388608 bytes, less than the requested 8388609 bytes") {
-		t.Errorf("the conflict is told as %v", err)
+		t.Errorf("the error of the conflict is %v", err)
 	}
 }
 

@@ -100,6 +100,14 @@ func (e *encryptor) Erase(ctx context.Context, v lvm.Volume, device string, chec
 	return nil
 }
 
+// startWith starts a driver on the fake.
+func startWith(t *testing.T, node *lvmtest.Node, e *encryptor) *hosttest.Driver {
+	t.Helper()
+	d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{})}
+	hosttest.Must(t, d.Start(t.Context()))
+	return d
+}
+
 func encryptedSpec(b hosttest.Fixture, layout lvm.Layout, name string, source lvm.ID) lvm.Spec {
 	spec := b.Spec(name, 8*lvm.MiB)
 	if layout == lvm.LayoutThin {
@@ -146,8 +154,7 @@ func TestErasure(t *testing.T) {
 func TestBoundMappingStaysOpen(t *testing.T) {
 	node := hosttest.NewNode()
 	b, e := hosttest.OnFake(node), &encryptor{node: node}
-	d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{})}
-	hosttest.Must(t, d.Start(t.Context()))
+	d := startWith(t, node, e)
 	defer d.Stop(t)
 	v := d.MustCreate(t, encryptedSpec(b, lvm.LayoutLinear, "v", lvm.ID{}))
 	mapping := d.MustCreate(t, b.Light("mapping", 8*lvm.MiB)) // the fake has no other devices
@@ -170,8 +177,7 @@ func TestBoundMappingStaysOpen(t *testing.T) {
 func TestErasureReachesAllLegs(t *testing.T) {
 	node := hosttest.NewNode()
 	b, e := hosttest.OnFake(node), &encryptor{node: node}
-	d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{})}
-	hosttest.Must(t, d.Start(t.Context()))
+	d := startWith(t, node, e)
 	defer d.Stop(t)
 	spec := encryptedSpec(b, lvm.LayoutRAID1, "v", lvm.ID{})
 	spec.Class.Layout = lvm.LayoutRAID1
@@ -197,16 +203,14 @@ func TestErasureReachesAllLegs(t *testing.T) {
 func TestErasureResumes(t *testing.T) {
 	node := hosttest.NewNode()
 	b, e := hosttest.OnFake(node), &encryptor{node: node, stuck: make(chan struct{})}
-	first := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{})}
-	hosttest.Must(t, first.Start(t.Context()))
+	first := startWith(t, node, e)
 	v := first.MustCreate(t, encryptedSpec(b, lvm.LayoutLinear, "v", lvm.ID{}))
 	hosttest.Must(t, first.Delete(t.Context(), v.ID))
 	<-e.stuck
 	first.Stop(t)
 	e.stuck = nil
 	e.take()
-	next := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{})}
-	hosttest.Must(t, next.Start(t.Context()))
+	next := startWith(t, node, e)
 	defer next.Stop(t)
 	next.WaitWiped(t)
 	if got, want := e.take("erase", "lvremove"), []string{"erase deleting " + v.ID.LV, "lvremove"}; !slices.Equal(got, want) {
@@ -218,8 +222,7 @@ func TestErasureResumes(t *testing.T) {
 func TestSharedHeadersAreNotErased(t *testing.T) {
 	node := hosttest.NewNode()
 	b, e := hosttest.OnFake(node), &encryptor{node: node}
-	d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{})}
-	hosttest.Must(t, d.Start(t.Context()))
+	d := startWith(t, node, e)
 	defer d.Stop(t)
 	origin := d.MustCreate(t, encryptedSpec(b, lvm.LayoutThin, "origin", lvm.ID{}))
 	s := d.MustSnapshot(t, "snap", origin.ID)

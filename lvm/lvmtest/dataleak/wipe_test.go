@@ -94,6 +94,20 @@ func raidVolume(t *testing.T, node *lvmtest.Node, d *hosttest.Driver, spec lvm.S
 	}
 }
 
+// deletedRAID deletes a RAID volume that has this status.
+func deletedRAID(t *testing.T, class lvm.Class, status string) (d *hosttest.Driver, set func(string)) {
+	t.Helper()
+	node := hosttest.NewNode()
+	b := hosttest.OnFake(node)
+	d = b.Start(t)
+	spec := b.Spec("v", 8*lvm.MiB)
+	spec.Class = b.In(class)
+	v, set := raidVolume(t, node, d, spec)
+	set(status)
+	hosttest.Must(t, d.Delete(t.Context(), v.ID))
+	return d, set
+}
+
 // TestWipeKeepsUnreachedRAIDLegs: nor are those of a RAID volume with a leg that failed, was missing at activation, or is not rebuilt
 // yet: the zeroes did not reach that leg.
 func TestWipeKeepsUnreachedRAIDLegs(t *testing.T) {
@@ -107,14 +121,7 @@ func TestWipeKeepsUnreachedRAIDLegs(t *testing.T) {
 		"AaA 512/16384 recover": threeLegs,
 	} {
 		t.Run(status, func(t *testing.T) {
-			node := hosttest.NewNode()
-			b := hosttest.OnFake(node)
-			d := b.Start(t)
-			spec := b.Spec("v", 8*lvm.MiB)
-			spec.Class = b.In(class)
-			v, set := raidVolume(t, node, d, spec)
-			set(status)
-			hosttest.Must(t, d.Delete(t.Context(), v.ID))
+			d, set := deletedRAID(t, class, status)
 			time.Sleep(50 * time.Millisecond)
 			if m := d.Metrics(); m.Volumes[lvm.StateDeleting] != 1 {
 				t.Fatalf("deleted volumes %v", m.Volumes)
@@ -132,14 +139,7 @@ func TestWipeDuringFirstResync(t *testing.T) {
 		"aa 8192/16384 resync": twoLegs,
 		"aaa 512/16384 resync": threeLegs,
 	} {
-		node := hosttest.NewNode()
-		b := hosttest.OnFake(node)
-		d := b.Start(t)
-		spec := b.Spec("v", 8*lvm.MiB)
-		spec.Class = b.In(class)
-		v, set := raidVolume(t, node, d, spec)
-		set(status)
-		hosttest.Must(t, d.Delete(t.Context(), v.ID))
+		d, _ := deletedRAID(t, class, status)
 		d.WaitWiped(t)
 	}
 }

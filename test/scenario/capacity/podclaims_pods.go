@@ -230,7 +230,7 @@ func staysBare(ctx context.Context, env *scenario.Environment, while time.Durati
 func triedOn(ctx context.Context, env *scenario.Environment, claim, node string) error {
 	said, err := env.WaitClaimEvent(ctx, claim, "ProvisioningFailed", "node "+node)
 	if err == nil {
-		env.Reporter.Note("the claim is told: %s", said)
+		env.Reporter.Note("the event says: %s", said)
 	}
 	return err
 }
