@@ -6,8 +6,8 @@ TOOLS := $(CACHE)/tools
 ARCH ?= $(shell go env GOARCH)
 # The same flags as the parts that are built for the lab: what both need is compiled once.
 GO_RUN := CGO_ENABLED=0 go run -trimpath
-# Without CGO_ENABLED=0, which the parts would inherit: the race detector needs cgo.
-SUITE := cd test && go run -trimpath ./cmd/suite
+# Not with go run, which ends without its program when it is terminated.
+SUITE := cd test && CGO_ENABLED=0 go build -trimpath -o ../bin/suite ./cmd/suite && exec ../bin/suite
 
 .PHONY: help
 help: ## Print this list
@@ -20,8 +20,12 @@ demo: ## Raise a three-node Kubernetes, install nodelvm, show what it does (KEEP
 	cd test && $(GO_RUN) ./cmd/demo
 
 .PHONY: test
-test: ## Run linters and tests: unit, deploy, real LVM in nodes, the demo's scenario and more on a real cluster
-	$(SUITE) e2e lint unit lvm apiserver lab power
+test: ## Run what a change most often breaks: linters, unit tests, real LVM in nodes, the demo's and other scenarios on a real cluster
+	$(SUITE) cluster vet unit race deploy pages api nodes
+
+.PHONY: test-full
+test-full: ## Run all of that whole, with the race detector everywhere, and power cuts; before a tag
+	$(SUITE) e2e vet full-unit full-pages lvm apiserver lab power
 
 .PHONY: build
 build: ## Compile the driver to bin/nodelvm
@@ -42,16 +46,16 @@ release-check: ## Build the release twice and compare: half an hour
 ##- For developers
 
 .PHONY: lint
-lint: ## Check formatting, run the linters of .golangci.yml, hold prose to the vocabulary, render the diagrams, open the dashboard
-	test/part.sh lint
+lint: ## Check formatting, run the linters of test/vet, hold prose to the vocabulary, render the diagrams, open the dashboard
+	$(SUITE) vet full-pages
 
 .PHONY: prose
 prose: ## Count what the prose linter finds, by rule and folder; PROSE=PATH lists each place below a path
 	test/part.sh prose
 
 .PHONY: test-unit
-test-unit: ## Run the unit tests of all modules, with the race detector; needs gcc and libc6-dev, which it installs, and 10 GiB of free disk
-	test/part.sh unit
+test-unit: ## Run the unit tests of all modules; those of code with goroutines again with the race detector, which needs gcc
+	$(SUITE) unit race deploy
 
 .PHONY: test-lvm
 test-lvm: ## Run the conformance suite, csi-sanity and the driver's tests over real LVM in a lab node
@@ -64,6 +68,10 @@ test-e2e: ## Hold the driver's part in the API to a real API server; play the de
 .PHONY: test-long
 test-long: ## Run the tests that take hours: every crash point, 1000 random groups, fuzzers, 200 power cuts, bursts, and 50 power cuts in a cluster
 	test/part.sh long
+
+.PHONY: mutants
+mutants: ## Plant faults in the driver's code, one at a time, and show that a test of make test or make test-full fails for each
+	test/part.sh mutants
 
 .PHONY: conformance
 conformance: ## Run upstream's storage suite in the lab: on two cores 40 minutes with ARGS="--jobs 4", longer with the default of two jobs; an interrupted run continues (FRESH=1 starts over, KEEP=1 leaves the lab up)

@@ -20,6 +20,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 const (
@@ -45,11 +46,7 @@ func decodeEvent(r *http.Request) (*corev1.Event, error) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
+	wait.For(t, time.Minute, what, holds)
 }
 
 // startAgent runs an Agent until the test ends; Run must return then.
@@ -65,7 +62,7 @@ func startAgent(t *testing.T, client *kubeclient.Client) {
 		cancel()
 		select {
 		case <-ended:
-		case <-time.After(time.Minute):
+		case <-time.After(wait.Limit(time.Minute)):
 			t.Error("Run does not return")
 		}
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // dataVolume is the logical volume of kubetest.VolumeOn(NODE, "data").
@@ -133,11 +134,7 @@ func untilAsked(t *testing.T, agent *Agent, questions int) {
 
 func until(t *testing.T, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("that never holds")
-		}
-	}
+	wait.For(t, 30*time.Second, "that holds", holds)
 }
 
 // TestConcurrentDeletionsShareOneList: a question takes no list that began before it, and those that wait share the next one.

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // host is another mount namespace that the mounts below a directory reach, as those of the driver's container reach the
@@ -129,7 +130,7 @@ func TestReadOnlyBlockPublish(t *testing.T) {
 		_ = f.Close()
 	}
 	b.run("losetup", "--detach", loop)
-	for end := time.Now().Add(10 * time.Second); b.run("losetup", "--associated", target) != "" && time.Now().Before(end); {
+	for end := time.Now().Add(wait.Limit(10 * time.Second)); b.run("losetup", "--associated", target) != "" && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond) // udev may have it open; it holds the target until that ends
 	}
 	unchanged()

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // TestTrim: the blocks of deleted files return to what is below the device, and the data of others stays.
@@ -44,7 +45,7 @@ func TestTrim(t *testing.T) {
 				t.Errorf("trimmed %s in %d ranges", trimmed, ranges)
 			}
 			left := b.allocated("v")
-			for end := time.Now().Add(30 * time.Second); full-left < 90*megabytes && time.Now().Before(end); left = b.allocated("v") {
+			for end := time.Now().Add(wait.Limit(30 * time.Second)); full-left < 90*megabytes && time.Now().Before(end); left = b.allocated("v") {
 				time.Sleep(10 * time.Millisecond) // xfs does not wait for its last discards to end
 			}
 			if full-left < 90*megabytes {

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Runs one part of the test suite, the whole of it even if a test fails; test/cmd/suite runs several at the same time.
-# usage: test/part.sh lint|unit|arm64|lab|lvm|power|apiserver|e2e|scenarios|datapath|long|prose|helm
+# docs/development/testing.md says what each part of make test, make test-full and make test-long runs.
+# usage: test/part.sh vet|unit|race|deploy|pages|api|nodes|cluster
+# usage: test/part.sh full-unit|full-pages|apiserver|lab|lvm|power|e2e
+# usage: test/part.sh arm64|scenarios|datapath|long|prose|helm|mutants
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -9,7 +12,7 @@ source versions.env
 cache=${NODELVM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nodelvm}
 tools=$cache/tools
 results=$root/dist/test # for each run of go test a file of its events, PART-NAME.json
-modules=(. deploy/image deploy/render deploy/alerts test)
+modules=(. deploy/image deploy/render deploy/alerts test test/vet)
 
 # need_space fails early with a sentence: a compiler or etcd on a full disk fails late, and with a message about something else.
 need_space() { # GiB, folder
@@ -24,14 +27,10 @@ need_space() { # GiB, folder
 lock_installation() { exec 9>"$cache/install.lock" && flock 9; }
 
 need_packages() (
+	dpkg -s "$@" >/dev/null 2>&1 && exit
 	lock_installation || exit
-	local missing=()
-	for package in "$@"; do
-		dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
-	done
-	[ ${#missing[@]} = 0 ] && exit
-	echo "installing ${missing[*]}"
-	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+	echo "installing what is missing of $*"
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 )
 
 need_tool() ( # name, package, version, cgo
@@ -67,34 +66,61 @@ check_integrity() { # file, SHA-512 in hexadecimal
 	echo "$2  $1" | sha512sum --check --status || { echo "$1 has another checksum than versions.env says"; return 1; }
 }
 
-go_test() { # module folder, name, format, flags...
-	local folder=$1 name=$2 format=$3 gotestsum
+# passed_before says whether a part has passed with the same content of these paths, on this machine.
+passed_before() { # path...
+	stamp=$cache/passed/$part-$(git ls-files -z --cached --others --exclude-standard -- versions.env test/part.sh "$@" | xargs -0 sha256sum 2>&1 | sha256sum | cut -c1-32)
+	[ -e "$stamp" ] && echo "this part has passed with the same content of $*"
+}
+
+# record_pass lets the next passed_before of the same content succeed.
+record_pass() { mkdir -p "$(dirname "$stamp")" && touch "$stamp"; }
+
+# go_test runs the tests of a module. Beside the file of events it leaves the command that repeats one test, in which RUN and PACKAGE stand for it.
+go_test() { # module folder, name, format, flags and packages...
+	local folder=$1 name=$2 format=$3 gotestsum flags=()
 	shift 3
-	gotestsum=$(cd test && GOARCH="" CGO_ENABLED=0 go tool -n gotestsum) || return # its version is in test/go.mod
-	(cd "$folder" && "$gotestsum" --format "$format" --jsonfile "$results/$part-$name.json" -- "$@")
-}
-
-lint() {
-	need_tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint "$GOLANGCI_LINT_VERSION" || return
-	local bad=0
-	for folder in "${modules[@]}"; do
-		(cd "$folder" && "$tools/golangci-lint-$GOLANGCI_LINT_VERSION" run --config "$root/.golangci.yml" --build-tags reallvm,realfs,innode,e2e ./...) || bad=1
+	gotestsum=$(cd test && GOARCH="" CGO_ENABLED=0 GOFLAGS=-trimpath go tool -n gotestsum) || return # its version is in test/go.mod
+	for ((i = 1; i <= $#; i++)); do
+		case ${!i} in
+		-run | -skip) i=$((i + 1)) ;;
+		-*) flags+=("${!i}"); [[ ${!i} = -tags || ${!i} = -timeout ]] && i=$((i + 1)) && flags+=("${!i}") ;;
+		esac
 	done
-	pages || bad=1
+	echo "(cd $folder && CGO_ENABLED=${CGO_ENABLED:-1} go test ${flags[*]} -run RUN PACKAGE)" >"$results/$part-$name.repeat"
+	(cd "$folder" && "$gotestsum" --format "$format" --jsonfile "$results/$part-$name.json" -- -trimpath "$@")
+}
+
+# The flags of tests that run without the race detector: what the lab and the image compile too, Go's cache then has.
+export_plain() { export CGO_ENABLED=0; }
+
+# vet runs the analyzers of go vet and the linters of test/vet.
+vet() {
+	export_plain
+	local bad=0 files
+	files=$(git ls-files '*.go' | xargs gofmt -l) && [ -z "$files" ] || { echo "gofmt would change $files"; bad=1; }
+	(cd test/vet && go build -trimpath -o "$tools/build/vet" .) || return
+	for folder in "${modules[@]}"; do
+		(cd "$folder" && go vet -trimpath -vettool="$tools/build/vet" -tags reallvm,realfs,innode,e2e ./...) || bad=1
+	done
+	[ $bad = 0 ] && echo "1 passed, 0 failed"
 	return $bad
 }
 
-# pages holds prose to the vocabulary, renders the diagrams, and opens the dashboard.
+# pages holds prose to the vocabulary. It renders the diagrams and opens the dashboard if these have changed.
 pages() {
-	need_vale && need_mermaid && need_npm && need_packages chromium-headless-shell || return
-	local bad=0
-	run_prose || bad=1
-	NODELVM_TEST_VALE=$tools/vale-$VALE_VERSION NODELVM_TEST_MERMAID=$tools/mermaid-$MERMAID_VERSION.js \
-		go_test test pages pkgname -tags e2e -count=1 ./prose ./diagrams ./dashboard || bad=1
-	return $bad
+	need_vale && run_prose || return
+	passed_before '*.md' test/diagrams test/dashboard test/go.mod cmd/kubectl-nodelvm/dashboard || { rendered && record_pass; }
 }
 
-# prose shows what `lint` still accepts: counts by rule and folder, or with PROSE=PATH each place below that path.
+full-pages() { need_vale && run_prose && rendered; }
+
+rendered() {
+	need_mermaid && need_npm && need_packages chromium-headless-shell || return
+	NODELVM_TEST_VALE=$tools/vale-$VALE_VERSION NODELVM_TEST_MERMAID=$tools/mermaid-$MERMAID_VERSION.js CGO_ENABLED=0 \
+		go_test test pages pkgname -tags e2e -count=1 ./prose ./diagrams ./dashboard
+}
+
+# prose shows what `pages` still accepts: counts by rule and folder, or with PROSE=PATH each place below that path.
 prose() {
 	need_vale || return
 	if [ -n "${PROSE:-}" ]; then run_prose --all "$PROSE"; else run_prose --count; fi
@@ -103,16 +129,51 @@ prose() {
 run_prose() { (cd test && CGO_ENABLED=0 go run -trimpath ./cmd/prose --vale "$tools/vale-$VALE_VERSION" "$@"); }
 
 unit() {
+	export_plain
+	local bad=0
+	for folder in . deploy/image test test/vet; do
+		go_test "$folder" "$(name_of "$folder")" pkgname -count=1 ./... || bad=1
+	done
+	return $bad
+}
+
+# race runs the tests of the packages that start goroutines, and of those that hold locks for them.
+race() {
+	need_packages gcc libc6-dev || return
+	local packages
+	packages=$(concurrent_packages) && [ -n "$packages" ] || return
+	# shellcheck disable=SC2086 # one word for each package
+	go_test . driver pkgname -race -count=1 $packages
+}
+
+concurrent_packages() {
+	grep -rlE --include='*.go' --exclude='*_test.go' --exclude-dir=test --exclude-dir=deploy --exclude-dir=lvmtest '^[[:space:]]*(defer )?go [a-zA-Z]|\.Go\(' . | xargs -n 1 dirname | sort -u
+}
+
+# deploy proves the chart and its policies, and each alert in Prometheus' engine, if they have changed.
+deploy() {
+	export_plain
+	passed_before deploy api docs/reference || { deploy_modules && record_pass; }
+}
+
+# Without Go's cache of results: these tests read the chart and the docs, and a change outside of its module does not make Go run a test again.
+deploy_modules() {
+	local bad=0
+	go_test deploy/render render pkgname -count=1 ./... || bad=1
+	go_test deploy/alerts alerts pkgname -count=1 ./... || bad=1
+	return $bad
+}
+
+name_of() { local name=${1/#./driver}; echo "${name//\//-}"; } # of a module's folder
+
+# full-unit runs the unit tests of all modules with the race detector, except those of one goroutine that need the API server's code.
+full-unit() {
 	need_packages gcc libc6-dev || return
 	local bad=0
-	for folder in "${modules[@]}"; do
-		local race=-race fresh=
-		[ "$folder" = deploy/render ] && race= # one goroutine, and half of the API server to compile
-		# These read the chart and the docs, and a change outside of its module does not make Go run a test again.
-		[[ $folder = deploy/render || $folder = deploy/alerts ]] && fresh=-count=1
-		local name=${folder/#./driver}
-		go_test "$folder" "${name//\//-}" pkgname $race $fresh ./... || bad=1
+	for folder in . deploy/image test test/vet; do
+		go_test "$folder" "$(name_of "$folder")" pkgname -race -count=1 ./... || bad=1
 	done
+	CGO_ENABLED=0 deploy_modules || bad=1
 	return $bad
 }
 
@@ -127,17 +188,21 @@ arm64() {
 
 lab() {
 	need_packages lvm2 || return
+	export_plain
 	local bad=0
 	go_test . readers testname -tags reallvm -count=1 -run '^TestReal' ./lvm/host ./lvm/internal/ondisk || bad=1 # metadata alone: loop devices of this machine do
 	go_test test lab testname -tags e2e -count=1 -timeout 45m ./lab || bad=1
 	return $bad
 }
 
+# nodes is the sample of lvm, power and lab that the gate runs.
+nodes() { in_nodes '^TestNodes$' 60m; }
+
 lvm() { in_nodes '^TestLVM$' 120m; }
 
 power() { in_nodes '^TestPowerCut' 120m; }
 
-in_nodes() { go_test test nodes standard-verbose -tags e2e -count=1 -timeout "$2" -run "$1" ./e2e; } # tests, time
+in_nodes() { CGO_ENABLED=0 NODELVM_TEST_PART=$part go_test test nodes standard-verbose -tags e2e -count=1 -timeout "$2" -run "$1" ./e2e; } # tests, time
 
 # long is for a night: what `lvm` samples, whole, and each fuzzer for a minute.
 long() {
@@ -169,29 +234,38 @@ fuzz() { # time for each
 # helm compiles what TestChartIsAccepted and TestHelm run.
 helm() { need_tool helm helm.sh/helm/v3/cmd/helm "$HELM_VERSION"; }
 
-# apiserver leaves TestKarpenter, which compiles Karpenter, to `long`.
-apiserver() { helm && go_test test apiserver testname -tags e2e -count=1 -timeout 120m -skip '^TestKarpenter$' ./apiserver; }
-
-e2e() {
-	helm && go_test test scenarios standard-verbose -tags e2e -count=1 -timeout 180m \
-		-run '^TestDemo$|^TestDocs$|^TestHelm$|^TestVolumeLifecycle$|^TestTenantAttacks$|^TestNodeLoss$|^TestConformance$' ./e2e
+# api is the sample of apiserver that the gate runs.
+api() {
+	in_apiserver -run '^TestPolicyFor|^TestNodeToken|^TestVolumeExpands$|^TestInterruptedExpansionIsFinished$|^TestCloneIsPlaced|^TestSnapshotIsRestored|^TestJanitorReleases|^TestJanitorKeeps|^TestConditionsBecomeEvents$|^TestPluginFindsPlantedFaults$|^TestSidecarsAreAdmitted$|^TestPeerClaims$|^TestOrphansAreReported'
 }
+
+# apiserver leaves TestKarpenter, which compiles Karpenter, to `long`.
+apiserver() { helm && in_apiserver -skip '^TestKarpenter$'; }
+
+in_apiserver() { CGO_ENABLED=0 go_test test apiserver testname -tags e2e -count=1 -timeout 120m "$@" ./apiserver; }
+
+# cluster raises one cluster for the demo, a volume's life and the attacks of a tenant.
+cluster() { in_cluster '^TestDemo$|^TestVolumeLifecycle$|^TestTenantAttacks$' 60m; }
+
+e2e() { helm && in_cluster '^TestDemo$|^TestDocs$|^TestHelm$|^TestVolumeLifecycle$|^TestTenantAttacks$|^TestNodeLoss$|^TestConformance$' 180m; }
+
+in_cluster() { CGO_ENABLED=0 go_test test scenarios standard-verbose -tags e2e -count=1 -timeout "$2" -run "$1" ./e2e; } # tests, time
 
 # scenarios is the part of e2e that make matrix runs on each version of Kubernetes.
-scenarios() {
-	helm && NODELVM_LAB=${NODELVM_LAB:-/tmp/nodelvm-matrix} go_test test scenarios standard-verbose -tags e2e -count=1 -timeout 120m -run '^TestDemo$|^TestVolumeLifecycle$' ./e2e
-}
+scenarios() { helm && in_cluster '^TestDemo$|^TestVolumeLifecycle$' 120m; }
 
 # datapath is the part of make bench that measures I/O in pods. It needs an idle machine.
 datapath() { go_test test datapath standard-verbose -tags e2e -count=1 -timeout 180m -run '^TestDataPath$' ./e2e; }
 
 part=${1:-}
 case $part in
-lint | unit | arm64 | lab | lvm | power | apiserver | e2e | scenarios | datapath | long | prose | helm) ;;
+vet | unit | race | deploy | pages | api | nodes | cluster) ;;
+full-unit | full-pages | apiserver | lab | lvm | power | e2e) ;;
+arm64 | scenarios | datapath | long | prose | helm | mutants) ;;
 *)
 	sed -n 's/^# usage: /usage: /p' "$0"
 	exit 2
 	;;
 esac
-mkdir -p "$cache" "$results" && rm -f "$results/$part"-*.json
+mkdir -p "$cache" "$results" "$tools/build" && rm -f "$results/$part"-*.json "$results/$part"-*.repeat
 need_space 10 "$cache" && need_space 10 "$(go env GOCACHE)" && "$part"

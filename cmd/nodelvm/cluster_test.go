@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // An API server that is late: the driver says what it waits for, and goes on when the answer comes.
@@ -46,7 +48,7 @@ func TestJoinClusterWaits(t *testing.T) {
 		found <- id
 		return err
 	})
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(time.Minute)); ; time.Sleep(5 * time.Millisecond) {
 		if err := d.ready.Ready(ctx); err != nil && strings.Contains(err.Error(), "waits for the Kubernetes API") {
 			break
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 func TestHealth(t *testing.T) {
@@ -59,7 +61,7 @@ func TestHealthCheckThatNeverReturns(t *testing.T) {
 		t.Errorf("%d checks hang at once, want 1", n)
 	}
 	close(back)
-	for deadline := time.Now().Add(time.Minute); ready.Ready(context.Background()) != nil; {
+	for deadline := time.Now().Add(wait.Limit(time.Minute)); ready.Ready(context.Background()) != nil; {
 		if time.Now().After(deadline) {
 			t.Fatal("not ready after the disk came back")
 		}

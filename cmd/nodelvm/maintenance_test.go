@@ -11,6 +11,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // TestRepairedGroupIsNotReported until disks are looked for again, minutes later.
@@ -42,7 +43,7 @@ func TestRepairedGroupIsNotReported(t *testing.T) {
 			t.Fatalf("told of a group without a disk: %q", text)
 		}
 		missing(false)
-		for deadline := time.Now().Add(10 * time.Second); told() != ""; time.Sleep(10 * time.Millisecond) { // a reading of the disks is kept for a moment
+		for deadline := time.Now().Add(wait.Limit(10 * time.Second)); told() != ""; time.Sleep(10 * time.Millisecond) { // a reading of the disks is kept for a moment
 			if time.Now().After(deadline) {
 				t.Fatalf("told of a group that is repaired: %q", told())
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,7 +56,7 @@ func run(t *testing.T, node *lvmtest.Node) *running {
 	r.stop = stop
 	go func() { r.done <- r.serve(ctx) }()
 	t.Cleanup(stop)
-	for deadline := time.Now().Add(time.Minute); r.ready.Ready(ctx) != nil; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(time.Minute)); r.ready.Ready(ctx) != nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not ready: %v\n%s", r.ready.Ready(ctx), r.log)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // leftMapping is the mapping of an encrypted volume that a killed driver left suspended.
@@ -90,7 +91,7 @@ func TestSuspendedVolumesNeedNoAPIServer(t *testing.T) {
 	if err := older.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	for deadline := time.Now().Add(time.Minute); suspended() || !left.resumed.Load(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(time.Minute)); suspended() || !left.resumed.Load(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("suspended: the volume %t, the mapping %t", suspended(), !left.resumed.Load())
 		}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/kube/apiproxy"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 func eventOf(t *testing.T, kind watch.EventType, c *corev1.PersistentVolumeClaim, version int) metav1.WatchEvent {
@@ -192,7 +193,7 @@ func TestWatchResumesAtAClone(t *testing.T) {
 		kubeclient.Reflect(ctx, client(t, local.URL), "persistentvolumeclaims", "", &corev1.PersistentVolumeClaim{}, store)
 	}()
 	want := []string{"a", "b", "clone", "source"}
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && len(store.All()) < len(want); {
+	for deadline := time.Now().Add(wait.Limit(30 * time.Second)); time.Now().Before(deadline) && len(store.All()) < len(want); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	cancel()

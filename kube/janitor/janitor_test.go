@@ -20,6 +20,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // roundOn returns a janitorRound whose API server answers these requests ("METHOD PATH"), and all others with NotFound.
@@ -195,7 +196,7 @@ func TestJanitorWorksWithoutSnapshotAPI(t *testing.T) {
 	for what, done := range map[string]chan struct{}{"the volume was not checked": read, "nothing runs beside the janitor": ran} {
 		select {
 		case <-done:
-		case <-time.After(20 * time.Second):
+		case <-time.After(wait.Limit(20 * time.Second)):
 			t.Error(what)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // retained returns the bytes of memory that the Go runtime keeps although nothing uses it.
@@ -41,7 +43,7 @@ func TestMemoryOfALongListReturnsToTheKernel(t *testing.T) {
 	if err := store.Replace(list, ""); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); retained() > few; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(time.Minute)); retained() > few; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the runtime still retains %d MiB a minute after the list", retained()>>20)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // These tests use cryptsetup and dm-crypt on logical volumes of a disk of a lab node.
@@ -208,7 +209,7 @@ func (b *bench) mount(device string) string {
 	dir := b.t.TempDir()
 	// mount(8) resolves /dev/dm-N to a name in /dev/mapper, which udev may remove and create while it processes a killed
 	// command's events.
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(wait.Limit(10 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
 		out, err := exec.CommandContext(b.t.Context(), "mount", device, dir).CombinedOutput()
 		if err == nil {
 			return dir

@@ -25,6 +25,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // node is one node of a test, with an agent that acts for it.
@@ -115,11 +116,7 @@ func soon(t *testing.T, what string, holds func() bool) {
 
 func within(t *testing.T, most time.Duration, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(most); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
+	wait.For(t, most, what, holds)
 }
 
 // claim makes a claim of 1 GiB in a namespace of the test's own.
@@ -218,7 +215,7 @@ func request(t *testing.T, claim *corev1.PersistentVolumeClaim, size string) {
 // until waits until the claim is as it should be, and answers it.
 func until(t *testing.T, claim *corev1.PersistentVolumeClaim, what string, holds func(*corev1.PersistentVolumeClaim) bool) *corev1.PersistentVolumeClaim {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(30 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
 		now, err := admin.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(t.Context(), claim.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -235,7 +232,7 @@ func until(t *testing.T, claim *corev1.PersistentVolumeClaim, what string, holds
 // eventOn waits for an event on an object and answers its message.
 func eventOn(t *testing.T, namespace, name, reason string) string {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(30 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
 		events, err := admin.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
 		if err != nil {
 			t.Fatal(err)
@@ -263,7 +260,7 @@ func expectAllowed(t *testing.T, n *node) {
 	t.Helper()
 	// Others see a change before its writer has its answer, and with it the line here.
 	writes := n.written()
-	for deadline := time.Now().Add(10 * time.Second); len(writes) == 0 && time.Now().Before(deadline); writes = n.written() {
+	for deadline := time.Now().Add(wait.Limit(10 * time.Second)); len(writes) == 0 && time.Now().Before(deadline); writes = n.written() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if len(writes) == 0 {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // TestJanitorReleasesClaimsOfLostNode, and of no other one, after the grace period, and tells each step.
@@ -210,7 +211,7 @@ func TestJanitorResumesAfterKill(t *testing.T) {
 		j := startJanitor(t, fmt.Sprintf("cut-%d", cuts), 1)
 		// The volume controller may remove the volume only now: then nothing is left to write.
 		done := func() bool { return j.writes.Load() > 0 || apierrors.IsNotFound(volumeOf(t, claim)()) }
-		for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(wait.Limit(30 * time.Second)); !done(); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("janitor %d does nothing", cuts)
 			}

@@ -26,6 +26,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/janitor"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/nodegroup"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 const (
@@ -211,7 +212,7 @@ func scheduledUser(ctx context.Context, claim *corev1.PersistentVolumeClaim) boo
 // untilGone waits until get answers that there is no such object, or one with another UID.
 func untilGone(t *testing.T, what string, get func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(30 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
 		err := get()
 		if apierrors.IsNotFound(err) {
 			return

@@ -20,6 +20,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
@@ -46,7 +47,7 @@ func (n *node) startAudits(t *testing.T) *kube.Agent {
 func untilOrphans(t *testing.T, agent *kube.Agent, want map[string]statuspage.Reason) {
 	t.Helper()
 	got := map[string]statuspage.Reason{}
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(20 * time.Second)); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		got = map[string]statuspage.Reason{}
 		for _, o := range agent.Orphans() {
 			got[o.ID.LV] = o.Reason
@@ -138,7 +139,7 @@ func TestReturningNodeClearsLoss(t *testing.T) {
 	here.startAudits(t)
 	untilNoted := func(annotation string, noted bool) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(wait.Limit(20 * time.Second)); ; time.Sleep(50 * time.Millisecond) {
 			if pv := expectVolumeKept(t, claim); (pv.Annotations[annotation] != "") == noted {
 				return
 			}

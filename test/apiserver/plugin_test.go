@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
@@ -198,7 +199,7 @@ func TestPluginFindsPlantedFaults(t *testing.T) {
 		t.Helper()
 		out, code := p.run(t, args...)
 		// The API server itself needs a moment until it goes by a right that was given or taken.
-		for deadline := time.Now().Add(20 * time.Second); code != wantCode || !strings.Contains(out, says); out, code = p.run(t, args...) {
+		for deadline := time.Now().Add(wait.Limit(20 * time.Second)); code != wantCode || !strings.Contains(out, says); out, code = p.run(t, args...) {
 			if time.Now().After(deadline) {
 				t.Errorf("%s: exit status %d, want %d; it says\n%s\nand not %q", what, code, wantCode, out, says)
 				return

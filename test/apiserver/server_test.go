@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 	"github.com/nodelvm/nodelvm/test/lab"
 )
 
@@ -173,7 +174,7 @@ func setUp(ctx context.Context, crds []string) (err error) {
 	if admin, err = kubernetes.NewForConfig(config(adminPass)); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(2 * time.Minute)); ; time.Sleep(100 * time.Millisecond) {
 		err := admin.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 		if err == nil {
 			break

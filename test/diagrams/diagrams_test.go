@@ -14,7 +14,7 @@ import (
 func TestDiagrams(t *testing.T) {
 	library := os.Getenv("NODELVM_TEST_MERMAID")
 	if library == "" {
-		t.Fatal("NODELVM_TEST_MERMAID does not name mermaid.min.js: run this test with test/part.sh lint")
+		t.Fatal("NODELVM_TEST_MERMAID does not name mermaid.min.js: run this test with test/part.sh full-pages")
 	}
 	diagrams := []string{"flowchart LR\n  a -->\n"}
 	names := []string{"an invalid diagram"}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 	"github.com/nodelvm/nodelvm/test/lab"
 )
 
@@ -140,7 +141,7 @@ func (s *session) commands(ctx context.Context, b Block, text string) (string, e
 	if b.Node == "" {
 		return s.bash(ctx, text, b.Exit)
 	}
-	ctx, cancel := context.WithTimeout(ctx, blockLimit)
+	ctx, cancel := context.WithTimeout(ctx, wait.Limit(blockLimit))
 	defer cancel()
 	var out bytes.Buffer
 	code, err := s.lab.Exec(ctx, s.names.Replace(b.Node), nil, &out, &out, "bash", "-eo", "pipefail", "-c", text)
@@ -161,7 +162,7 @@ func (s *session) bash(ctx context.Context, text string, exit int) (string, erro
 	if exit != 0 { // the status of the last command; the shell itself goes on
 		run = fmt.Sprintf("status=0; bash %s </dev/null || status=$?; [ $status = %d ] || { echo \"exit status $status, want %d\"; exit 1; }", name, exit, exit)
 	}
-	ctx, cancel := context.WithTimeout(ctx, blockLimit)
+	ctx, cancel := context.WithTimeout(ctx, wait.Limit(blockLimit))
 	defer cancel()
 	if _, err := fmt.Fprintf(s.stdin, "%s\necho; echo %s\n", run, end); err != nil {
 		return "", fmt.Errorf("the shell has ended: %w", err)

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,18 +52,7 @@ func (j job) without(tests string) job {
 //
 // files/emulated-ioctl.c corrects three ioctls of device-mapper, and answers two of block devices.
 func TestLVMOnArm64(t *testing.T) {
-	l, err := lab.Open(filepath.Join(os.TempDir(), "nodelvm-arm64-lab"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := l.Up(t.Context(), lab.UpOptions{Nodes: 1, Progress: os.Stdout}); err != nil {
-		t.Fatal(err)
-	}
+	l := raiseNodes(t, "arm64", 1)
 	root := unpackImage(t, l, "arm64")
 	compile(t, "..", "build", "-o", labCommand(l), "./cmd/lab")
 	compileFor(t, "arm64", "../..", "build", "-o", filepath.Join(root, "nodelvm"), "./cmd/nodelvm")

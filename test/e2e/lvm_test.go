@@ -4,7 +4,8 @@ package e2e
 
 import (
 	"bytes"
-	"context"
+	"cmp"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -24,6 +25,7 @@ type job struct {
 	dir, tag string
 	pkg      string
 	tests    []string // Expressions, each of which must select a test. None: all tests.
+	gate     []string // The same for make test, which runs a sample. None: make test does not run this job.
 	skip     string   // An expression of tests that do not run.
 	tools    bool     // Run the tools of the driver's image instead of the node's.
 	long     bool     // Only in make test-long.
@@ -86,29 +88,44 @@ func checkEachPackageHasJob(t *testing.T) {
 var realTest = regexp.MustCompile(`(?m)^func Test\w*Real`)
 
 // TestLVM compiles the tests that need real LVM on real device-mapper, and runs each binary in a node without Kubernetes.
+// NODELVM_TEST_JOB and NODELVM_TEST_RUN select one job and its tests.
 func TestLVM(t *testing.T) {
 	checkEachPackageHasJob(t)
-	l, err := lab.Open(lvmLab())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(context.Background()); err != nil {
-			t.Error(err)
+	selected := slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return j.long && os.Getenv("NODELVM_TEST_ENCRYPTED") != "all" })
+	if only := os.Getenv("NODELVM_TEST_JOB"); only != "" {
+		selected = slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return j.name != only })
+		if run := os.Getenv("NODELVM_TEST_RUN"); run != "" && len(selected) == 1 {
+			selected[0].tests = []string{run}
 		}
-	})
-	if err := l.Up(t.Context(), lab.UpOptions{Nodes: 2, Progress: os.Stdout}); err != nil {
-		t.Fatal(err)
 	}
+	runJobs(t, selected)
+}
+
+// TestNodes runs the tests of each job that the gate has, see job.gate.
+func TestNodes(t *testing.T) {
+	var selected []job
+	for _, j := range jobs {
+		if len(j.gate) > 0 {
+			j.tests = j.gate
+			selected = append(selected, j)
+		}
+	}
+	runJobs(t, selected)
+}
+
+// runJobs runs jobs in two nodes.
+func runJobs(t *testing.T, jobs []job) {
+	t.Helper()
+	if len(jobs) == 0 {
+		t.Fatal("no job is selected")
+	}
+	l := raiseNodes(t, "lvm", 2)
 	share := l.Share()
 	compile(t, "../..", "build", "-o", share+"/nodelvm", "./cmd/nodelvm")
 	compile(t, "..", "build", "-o", labCommand(l), "./cmd/lab")
 	unpackTools(t, l)
 	queue := make(chan job, len(jobs))
 	for _, j := range jobs {
-		if j.long && os.Getenv("NODELVM_TEST_ENCRYPTED") != "all" {
-			continue
-		}
 		compile(t, j.dir, "test", "-c", "-tags", j.tag, "-o", filepath.Join(share, j.name+".test"), j.pkg)
 		queue <- j
 	}
@@ -123,7 +140,23 @@ func TestLVM(t *testing.T) {
 	}
 }
 
-func lvmLab() string { return filepath.Join(os.TempDir(), "nodelvm-lvm-lab") }
+// raiseNodes starts a lab of nodes without Kubernetes, and stops it when the test ends.
+func raiseNodes(t *testing.T, name string, nodes int) *lab.Lab {
+	t.Helper()
+	l, down, err := lab.OpenPrivate(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := down(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := l.Up(t.Context(), lab.UpOptions{Nodes: nodes, Progress: os.Stdout}); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
 
 func labCommand(l *lab.Lab) string { return filepath.Join(l.Share(), "lab") }
 
@@ -176,11 +209,16 @@ func runOnNode(t *testing.T, l *lab.Lab, node string, stdin io.Reader, argv ...s
 // with all output, are in dist/test. No test has a reason to skip itself in a node: run reports a skipped test as a failure.
 func (j job) run(t *testing.T, l *lab.Lab, node string) {
 	blankDisks(t, l, node)
-	events, err := filepath.Abs("../../dist/test/lvm-" + j.name + ".json")
+	results, err := filepath.Abs("../../dist/test/" + cmp.Or(os.Getenv("NODELVM_TEST_PART"), "lvm") + "-" + j.name)
 	if err != nil {
 		t.Fatal(err)
 	}
+	events := results + ".json"
 	if err := os.MkdirAll(filepath.Dir(events), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	again := fmt.Sprintf("(cd test && NODELVM_TEST_JOB=%s NODELVM_TEST_RUN=RUN go test -tags e2e -count=1 -timeout 2h -v -run '^TestLVM$' ./e2e)\n", j.name)
+	if err := os.WriteFile(results+".repeat", []byte(again), 0o644); err != nil { //nolint:gosec // a report
 		t.Fatal(err)
 	}
 	argv := []string{"tool", "gotestsum", "--format", "testname", "--jsonfile", events, "--raw-command", "--",

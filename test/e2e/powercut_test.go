@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 	"github.com/nodelvm/nodelvm/test/lab"
 )
 
@@ -21,37 +22,26 @@ import (
 // from the last cut. The next driver must keep what the previous ones promised. NODELVM_TEST_CUTS is the number of cuts, 3 by
 // default.
 func TestPowerCut(t *testing.T) {
-	cutPower(t, "nodelvm-power-lab", "reallvm", "./lvm/lvmtest/power")
+	cutPower(t, "power", "reallvm", "./lvm/lvmtest/power")
 }
 
 // TestPowerCutMkfs cuts a node's power while the driver formats volumes in it. Afterwards each volume can be mounted without help,
 // and no volume that was mounted once is formatted again. NODELVM_TEST_CUTS is the number of cuts, 3 by default.
 func TestPowerCutMkfs(t *testing.T) {
-	cutPower(t, "nodelvm-mkfs-lab", "realfs", "./node")
+	cutPower(t, "mkfs", "realfs", "./node")
 }
 
 // TestPowerCutEncryption cuts a node's power while the driver encrypts, opens, expands, re-keys and erases volumes in it.
 // Afterwards each volume opens with its data, or is erased, without help. NODELVM_TEST_CUTS is the number of cuts, 3 by default.
 func TestPowerCutEncryption(t *testing.T) {
-	cutPower(t, "nodelvm-luks-power-lab", "realfs", "./node/luks")
+	cutPower(t, "luks", "realfs", "./node/luks")
 }
 
 // cutPower cuts the power of a lab's only node while the package's TestPowerVictim runs in it.
 func cutPower(t *testing.T, name, tag, pkg string) {
 	t.Helper()
 	cuts := number(t, "NODELVM_TEST_CUTS", 3)
-	l, err := lab.Open(filepath.Join(os.TempDir(), name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := l.Up(t.Context(), lab.UpOptions{Nodes: 1, Progress: os.Stdout}); err != nil {
-		t.Fatal(err)
-	}
+	l := raiseNodes(t, name, 1)
 	compile(t, "../..", "test", "-c", "-tags", tag, "-o", filepath.Join(l.Share(), "power.test"), pkg)
 	journals, err := os.MkdirTemp(l.Share(), "journals-") // a new folder: those of earlier runs stay on the share
 	if err != nil {
@@ -161,7 +151,7 @@ func readFile(path string) string {
 // waitForWork waits until the victim has written to its journal.
 func waitForWork(t *testing.T, journal string, ended <-chan struct{}, words *bytes.Buffer) {
 	t.Helper()
-	for deadline := time.After(10 * time.Minute); readFile(journal) == ""; {
+	for deadline := time.After(wait.Limit(10 * time.Minute)); readFile(journal) == ""; {
 		select {
 		case <-ended:
 			t.Fatalf("the victim ended before it began:\n%s", words.String())

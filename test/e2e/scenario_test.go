@@ -29,11 +29,11 @@ import (
 
 // raised starts the cluster that all scenarios share: the start takes a minute.
 var raised = sync.OnceValues(func() (*scenario.Environment, error) {
-	l, err := lab.Open("")
+	l, down, err := lab.OpenPrivate("cluster")
 	if err != nil {
 		return nil, err
 	}
-	lower = func() error { return l.Down(context.Background()) }
+	lower = down
 	return scenario.Raise(context.Background(), l, os.Stdout)
 })
 
@@ -43,9 +43,6 @@ var lower = func() error { return nil }
 // -run 'TestVolumeLifecycle/words_of_a_title' repeats one scenario.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if os.Getenv("KEEP") != "" {
-		os.Exit(code)
-	}
 	if err := lower(); err != nil {
 		fmt.Fprintln(os.Stderr, "lowering the lab:", err)
 		code = max(code, 1)

@@ -18,6 +18,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 const (
@@ -275,10 +277,5 @@ func volumes(t *testing.T) []string {
 // eventually fails the test unless ok becomes true in time.
 func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("not within %s: %s", limit, what)
+	wait.For(t, limit, what, ok)
 }

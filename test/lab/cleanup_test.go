@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // openSmall returns a separate lab for this test, and stops it when the test ends.
@@ -227,11 +229,7 @@ func TestOrphanedBuildIsEnded(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- l.tool(t.Context(), "orphan", "sh", "-c", "setsid sleep 98 & sleep 98") }()
-	for deadline := time.Now().Add(30 * time.Second); len(sleepers(t)) < 2; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the build does not begin")
-		}
-	}
+	wait.For(t, 30*time.Second, "the build begins", func() bool { return len(sleepers(t)) == 2 })
 	if err := l.Down(t.Context()); err != nil {
 		t.Fatal(err)
 	}

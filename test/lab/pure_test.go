@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 func TestParseVersions(t *testing.T) {
@@ -333,7 +335,7 @@ func TestKillGroup(t *testing.T) {
 		if err == nil {
 			t.Error("the command succeeded")
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(wait.Limit(30 * time.Second)):
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		t.Fatal("the command's child continues after the end of the context")
 	}

@@ -14,7 +14,7 @@ import (
 func TestRules(t *testing.T) {
 	vale := os.Getenv("NODELVM_TEST_VALE")
 	if vale == "" {
-		t.Fatal("NODELVM_TEST_VALE does not name Vale: run this test with test/part.sh lint")
+		t.Fatal("NODELVM_TEST_VALE does not name Vale: run this test with test/part.sh full-pages")
 	}
 	styles, err := filepath.Abs("../../docs/.vale/styles")
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 	"github.com/nodelvm/nodelvm/test/cluster"
 )
 
@@ -20,7 +21,7 @@ type Scenario struct {
 // Step proves one sentence.
 type Step struct {
 	Says  string
-	Limit time.Duration // how long it may take; 0 means ten minutes: nodes share the processors of a machine that may be slow and busy
+	Limit time.Duration // how long it may take on an idle machine; 0 means ten minutes
 	Prove func(context.Context, *Environment) error
 }
 
@@ -54,7 +55,7 @@ func (env *Environment) prove(ctx context.Context, step Step) error {
 	if limit == 0 {
 		limit = 10 * time.Minute
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, wait.Limit(limit))
 	defer cancel()
 	done := env.Reporter.Step(step.Says)
 	err := step.Prove(ctx, env)

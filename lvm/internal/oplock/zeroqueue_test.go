@@ -10,6 +10,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // TestZeroQueueOrder: the smallest goes first, and every fourth turn goes to the longest waiter.
@@ -105,7 +106,7 @@ func (w *ZeroQueue) waitingIn(group lvm.VGUUID) int {
 
 func waitUntil(t testing.TB, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); runtime.Gosched() {
+	for deadline := time.Now().Add(wait.Limit(10 * time.Second)); !is(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatal("the condition does not become true")
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // plugged is a machine whose group appears when its disk is plugged in, with the snapshot that an interrupted command left.
@@ -82,7 +83,7 @@ func TestReadStartsNoRecovery(t *testing.T) {
 	tasks.Start(r.recoverArrivals)
 	select {
 	case <-m.began:
-	case <-time.After(time.Minute):
+	case <-time.After(wait.Limit(time.Minute)):
 		t.Error("the group that appeared is not recovered")
 	}
 	tasks.Stop()

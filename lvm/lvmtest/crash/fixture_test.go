@@ -17,6 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/reallvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // crash is the test of one operation.
@@ -63,7 +64,7 @@ func clearCrash(t testing.TB) {
 // lowerAll removes all devices of a group, in any state. udev may open one for a moment.
 func lowerAll(t testing.TB, g lvm.Group) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(10 * time.Second)); ; time.Sleep(50 * time.Millisecond) {
 		var words []byte
 		for range 4 { // upper devices first
 			for _, device := range devicesOf(t, g) {

@@ -18,6 +18,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/reallvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // victim is a driver in a separate process, with a tracer: it runs requests, one after the other, until it is killed.
@@ -107,7 +108,7 @@ func (v *victim) ask(t testing.TB, request string) (answer string, alive bool) {
 	hosttest.Must(t, err)
 	select {
 	case answer, alive = <-v.answers:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(wait.Limit(2 * time.Minute)):
 		t.Fatalf("the victim does not answer %q:\n%s", request, v.everythingSaid())
 	}
 	if !alive {

@@ -12,6 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // TestWipeResumes: a wipe that the driver's end interrupts continues where it stopped.
@@ -28,7 +29,7 @@ func TestWipeResumes(t *testing.T) {
 	v, err := first.Create(t.Context(), b.Spec("v", 64*lvm.MiB))
 	hosttest.Must(t, err)
 	hosttest.Must(t, first.Delete(t.Context(), v.ID))
-	for deadline := time.Now().Add(time.Minute); first.Metrics().WipeBacklog != 40*lvm.MiB; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(time.Minute)); first.Metrics().WipeBacklog != 40*lvm.MiB; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("with 24 of 64 MiB wiped the backlog is %s", first.Metrics().WipeBacklog)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // rawSpec is a requested raw block volume.
@@ -301,11 +302,7 @@ func TestExtendedWhileWiped(t *testing.T) {
 
 func eventually(t testing.TB, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the condition does not become true")
-		}
-	}
+	wait.For(t, 30*time.Second, "the condition becomes true", is)
 }
 
 // TestExtentsOfRemovedPoolAreNotKnownZero: the extents of a removed pool do not count as zeroed: a raw block volume shows no old data.

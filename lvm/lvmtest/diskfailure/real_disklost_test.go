@@ -17,6 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/reallvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 const vanishGroup = "nodelvm-vanish"
@@ -250,7 +251,7 @@ func waitForLock(t *testing.T, f *os.File) {
 	t.Helper()
 	var stat unix.Stat_t
 	hosttest.Must(t, unix.Fstat(int(f.Fd()), &stat))
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(30 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
 		locks, err := os.ReadFile("/proc/locks")
 		hosttest.Must(t, err)
 		for line := range strings.Lines(string(locks)) {

@@ -12,6 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/reallvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // TestUnresponsiveDisk_RealLVM: a group with an unresponsive disk delays one read briefly, keeps its last state, has no capacity and is
@@ -78,7 +79,7 @@ func TestUnresponsiveDisk_RealLVM(t *testing.T) {
 	hosttest.Must(t, d.Delete(t.Context(), other.ID))
 
 	reallvm.Tool(t, "dmsetup", "resume", disk)
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(wait.Limit(time.Minute))
 	for d.MustCapacity(t, spec.Class) != whole {
 		if time.Now().After(deadline) {
 			t.Fatalf("capacity after: %+v, before %+v", d.MustCapacity(t, spec.Class), whole)

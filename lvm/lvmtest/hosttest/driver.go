@@ -10,6 +10,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // Driver is a Host with the LVM commands that it has run.
@@ -79,7 +80,7 @@ func (d *Driver) Stop(t testing.TB) {
 // WaitWiped waits until no deleted volume holds extents.
 func (d *Driver) WaitWiped(t testing.TB) {
 	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(wait.Limit(2 * time.Minute))
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		m := d.Metrics()
 		if len(m.Groups) > 0 && m.WipeBacklog == 0 && m.Volumes[lvm.StateDeleting] == 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/reallvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // forgedGroup is the name of a volume group that a tenant forges.
@@ -109,7 +110,7 @@ var stackings = map[string]stacking{
 		reallvm.Overwrite(t, volume, table)
 		loop, remove := onLoop(t, volume, "--partscan")
 		part := loop + "p1"
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(wait.Limit(10 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
 			if number, err := os.ReadFile("/sys/class/block/" + filepath.Base(part) + "/dev"); err == nil {
 				major, minor, _ := strings.Cut(strings.TrimSpace(string(number)), ":")
 				_ = exec.CommandContext(t.Context(), "mknod", part, "b", major, minor).Run() // if devtmpfs has not

@@ -9,6 +9,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // TestReadyBatch: many new volumes share one commit of their ready tags; the use of one, and Close, commit at once.
@@ -44,11 +45,7 @@ func TestReadyBatch(t *testing.T) {
 	cfg.ReadyDelay = 20 * time.Millisecond
 	soon.Host = node.Start(t, cfg)
 	soon.MustCreate(t, b.Spec("alone", 8*lvm.MiB))
-	for deadline := time.Now().Add(time.Minute); hosttest.StateTags(node, "vg-test")["creating"] > 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the driver does not tag a new volume as ready by itself")
-		}
-	}
+	wait.For(t, time.Minute, "the driver tags a new volume as ready by itself", func() bool { return hosttest.StateTags(node, "vg-test")["creating"] == 0 })
 }
 
 // TestReadyCommitFails: a volume whose ready tag is not committed is not handed out; one whose tag is committed despite an error is.

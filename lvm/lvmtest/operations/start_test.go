@@ -11,6 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // TestVGAppearsAfterStart: the driver also recovers a group whose disks appear after the start.
@@ -31,7 +32,7 @@ func TestVGAppearsAfterStart(t *testing.T) {
 	}
 	plug()
 	next.WaitWiped(t)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(time.Minute)); ; time.Sleep(5 * time.Millisecond) {
 		if m := next.Metrics(); m.Volumes[lvm.StateReady] == 1 && m.Volumes[lvm.StateCreating] == 0 {
 			break
 		} else if time.Now().After(deadline) {
@@ -54,11 +55,7 @@ func TestUnfinishedVolumeInUse(t *testing.T) {
 		t.Errorf("while it is open, its activation returns %v, and %q are zeroed", err, zeroes.Spans())
 	}
 	release()
-	for deadline := time.Now().Add(time.Minute); hosttest.StateTags(node, "vg-test")["ready"] != 1; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the driver does not complete it after it is closed")
-		}
-	}
+	wait.For(t, time.Minute, "the driver completes it after it is closed", func() bool { return hosttest.StateTags(node, "vg-test")["ready"] == 1 })
 	_, err = d.Activate(t.Context(), v.ID, v.UUID)
 	hosttest.Must(t, err)
 	hosttest.Must(t, d.Close(t.Context()))
@@ -131,11 +128,7 @@ func TestStartRemovesNothingWhilePVMissing(t *testing.T) {
 	}
 	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5] = lost })
 	d.WaitWiped(t)
-	for deadline := time.Now().Add(time.Minute); hosttest.StateTags(node, "vg-test")["creating"] > 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("with the disk back, the leftovers still exist")
-		}
-	}
+	wait.For(t, time.Minute, "with the disk back, the leftovers go", func() bool { return hosttest.StateTags(node, "vg-test")["creating"] == 0 })
 }
 
 // TestUnfinishedWithLostDisk: the driver does not blank an unfinished volume while a disk of its group is missing: that disk
@@ -216,11 +209,7 @@ func TestDevicesAreResumedBeforeTheStart(t *testing.T) {
 	}
 	node.Fail(lvmtest.Fault{})
 	hosttest.Must(t, h.ResumeDevices(t.Context(), hosttest.Cluster))
-	for deadline := time.Now().Add(time.Minute); suspended(hosttest.Cluster); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the device stays suspended")
-		}
-	}
+	wait.For(t, time.Minute, "the device is resumed", func() bool { return !suspended(hosttest.Cluster) })
 	if !node.Tripped() || !suspended("another") {
 		t.Errorf("a command failed: %t; the other cluster's device is suspended: %t", node.Tripped(), suspended("another"))
 	}
@@ -247,7 +236,7 @@ func TestStartRetriesToResume(t *testing.T) {
 	if suspended, err := node.Kernel().IsSuspended(device); err != nil || !suspended || !node.Tripped() {
 		t.Fatalf("suspended: %v, %v; the resume failed: %t", suspended, err, node.Tripped())
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(time.Minute)); ; time.Sleep(5 * time.Millisecond) {
 		if suspended, err := node.Kernel().IsSuspended(device); err == nil && !suspended {
 			break
 		}

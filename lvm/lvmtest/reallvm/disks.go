@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // Group is on six loop devices over files in memory, and all tests of a package share it: creating it takes longer than most tests.
@@ -97,7 +98,7 @@ func ForgetDisks() {
 func Detach(t testing.TB, disk string) {
 	t.Helper()
 	Tool(t, "losetup", "--detach", disk)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(30 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := os.Stat("/sys/block/" + filepath.Base(disk) + "/loop"); os.IsNotExist(err) {
 			return
 		}

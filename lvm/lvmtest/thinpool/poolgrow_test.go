@@ -8,6 +8,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // TestExtendThinPools: the driver extends a pool that fills up, once each time that is needed; it reports a failure and retries at
@@ -113,7 +114,7 @@ func TestExtendThinPoolsWhileAnotherVGHangs(t *testing.T) {
 		select {
 		case err := <-tended:
 			hosttest.WantKind(t, "extending pools next to a blocked group", err, lvm.KindBusy)
-		case <-time.After(time.Minute):
+		case <-time.After(wait.Limit(time.Minute)):
 			t.Fatal("a command that does not end delays all pools")
 		}
 	}

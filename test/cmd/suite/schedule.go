@@ -2,26 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
+	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
-
-// part is one part of the suite: a command with a log.
-type part struct {
-	name string
-	argv []string
-	log  string
-
-	began, ended time.Time // zero: not yet
-	err          error
-}
 
 // schedule runs parts in their order and reports on them.
 type schedule struct {
@@ -29,43 +17,55 @@ type schedule struct {
 	out      io.Writer
 	interval time.Duration // between two reports
 	began    time.Time
+	labs     int // number of parts with nodes that may run at the same time
 
 	mu sync.Mutex // guards the results of the parts, and out
 }
 
 // run runs all parts, jobs of them concurrently. When ctx ends, it interrupts the running ones and starts no other.
 func (s *schedule) run(ctx context.Context, jobs int) {
-	queue := make(chan *part, len(s.parts))
-	for _, p := range s.parts {
-		queue <- p
-	}
-	close(queue)
-	var workers sync.WaitGroup
-	for range jobs {
-		workers.Go(func() {
-			for p := range queue {
-				s.runPart(ctx, p)
-			}
-		})
-	}
-	done := make(chan struct{})
-	go func() { workers.Wait(); close(done) }()
+	ended := make(chan *part)
 	ticks := time.NewTicker(s.interval)
 	defer ticks.Stop()
-	for {
-		select {
-		case <-done:
+	for running := 0; ; {
+		for ; running < jobs; running++ {
+			p := s.next()
+			if p == nil {
+				break
+			}
+			go func() { s.runPart(ctx, p); ended <- p }()
+		}
+		if running == 0 {
 			return
+		}
+		select {
+		case <-ended:
+			running--
 		case <-ticks.C:
 			s.report(time.Now())
 		}
 	}
 }
 
-func (s *schedule) runPart(ctx context.Context, p *part) {
+// next returns the first part that can start now, and records its start; nil if there is none.
+func (s *schedule) next() *part {
 	s.mu.Lock()
-	p.began = time.Now()
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	labs := 0
+	for _, p := range s.parts {
+		if p.nodes && p.isRunning() {
+			labs++
+		}
+	}
+	at := slices.IndexFunc(s.parts, func(p *part) bool { return p.began.IsZero() && (!p.nodes || labs < s.labs) })
+	if at < 0 {
+		return nil
+	}
+	s.parts[at].began = time.Now()
+	return s.parts[at]
+}
+
+func (s *schedule) runPart(ctx context.Context, p *part) {
 	err := p.run(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,27 +75,7 @@ func (s *schedule) runPart(ctx context.Context, p *part) {
 		s.printf("%s passed in %s\n", p.name, took)
 		return
 	}
-	s.printf("\n%s FAILED after %s: %v. The end of %s:\n%s\n", p.name, took, err, p.log, explanation(p.log))
-}
-
-// interruptTime limits how long an interrupted part may take to end.
-const interruptTime = time.Minute
-
-func (p *part) run(ctx context.Context) (err error) {
-	if ctx.Err() != nil {
-		return errors.New("not started: the suite was interrupted")
-	}
-	log, err := os.Create(p.log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, log.Close()) }()
-	cmd := exec.CommandContext(ctx, p.argv[0], p.argv[1:]...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
-	cmd.WaitDelay = interruptTime
-	return cmd.Run()
+	s.printf("%s FAILED after %s: %v; the end of this output says more\n", p.name, took, err)
 }
 
 // report prints the running parts, each with the last line of its log, and those that are left.
@@ -118,7 +98,7 @@ func (s *schedule) report(now time.Time) {
 	s.printf("\n")
 }
 
-// printf prints, and ignores errors: the parts continue if the output is closed.
+// printf prints, and ignores errors: SIGPIPE interrupts the run if the output is closed.
 func (s *schedule) printf(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
 
 func (s *schedule) failed() (names []string) {
@@ -128,4 +108,27 @@ func (s *schedule) failed() (names []string) {
 		}
 	}
 	return names
+}
+
+// lastLine returns the last line of a log that is not blank.
+func lastLine(log string) string {
+	f, err := os.Open(log)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // only read
+	const tail = 4096                // longer than any useful line of a report
+	if info, err := f.Stat(); err == nil && info.Size() > tail {
+		_, _ = f.Seek(-tail, io.SeekEnd)
+	}
+	text, _ := io.ReadAll(f) // a report is useful without this line too
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}
+
+func shorten(text string, length int) string {
+	if runes := []rune(text); len(runes) > length {
+		return string(runes[:length-1]) + "…"
+	}
+	return text
 }

@@ -14,10 +14,10 @@ import (
 func newSchedule(t *testing.T, out *strings.Builder, commands ...string) (*schedule, string) {
 	t.Helper()
 	dir := t.TempDir()
-	s := &schedule{out: out, interval: 20 * time.Millisecond, began: time.Now()}
+	s := &schedule{out: out, interval: 20 * time.Millisecond, began: time.Now(), labs: 1}
 	for i, command := range commands {
 		name := string(rune('a' + i))
-		s.parts = append(s.parts, &part{name: name, argv: []string{"sh", "-c", command}, log: filepath.Join(dir, name+".log")})
+		s.parts = append(s.parts, newPart(dir, name, []string{"sh", "-c", command}))
 	}
 	return s, dir
 }
@@ -40,21 +40,61 @@ func TestPartsRunAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestFailureShowsTheEndOfTheLog(t *testing.T) {
+func TestPartsWithNodesRunOneAfterTheOther(t *testing.T) {
 	var out strings.Builder
-	s, dir := newSchedule(t, &out,
-		`echo "=== FAIL: pkg TestX (0.00s)"; for i in $(seq 100); do echo line $i; done; exit 3`, `echo fine; sleep 0.1`)
-	event := `{"Action":"pass","Package":"p","Test":"TestY"}` + "\n" + `{"Action":"pass","Package":"p"}` + "\n" + `{"Action":"fail","Package":"p","Test":"TestX"}` + "\n"
-	if err := os.WriteFile(filepath.Join(dir, "a-test.json"), []byte(event), 0o600); err != nil {
+	s, _ := newSchedule(t, &out, "sleep 0.1", "true", "sleep 0.1")
+	s.parts[0].nodes, s.parts[1].nodes = true, true
+	s.run(t.Context(), 3)
+	if s.parts[1].began.Before(s.parts[0].ended) {
+		t.Error("two parts with nodes ran at the same time")
+	}
+	if s.parts[2].began.After(s.parts[0].ended) {
+		t.Error("a part without nodes waited for one with nodes")
+	}
+}
+
+// events are those of a package with a failed subtest, whose parent fails after it.
+const events = `{"Action":"pass","Package":"p","Test":"TestY","Elapsed":2}
+{"Action":"pass","Package":"p"}
+{"Action":"output","Package":"q","Test":"TestX/a_b","Output":"    x_test.go:7: before\n"}
+{"Action":"output","Package":"q","Test":"TestX/a_b","Output":"        got 1, want 2\n"}
+{"Action":"fail","Package":"q","Test":"TestX/a_b","Elapsed":1}
+{"Action":"fail","Package":"q","Test":"TestX","Elapsed":3}
+{"Action":"fail","Package":"q"}
+`
+
+// TestFailureIsExplained: the last 40 lines of the output have the first failed assertion, the log, and a command that repeats the test.
+func TestFailureIsExplained(t *testing.T) {
+	var out strings.Builder
+	s, dir := newSchedule(t, &out, `for i in $(seq 100); do echo line $i; done; exit 3`, `echo fine; sleep 0.1`)
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a-test.json", events)
+	write("a-test.repeat", "(cd here && go test -run RUN PACKAGE)\n")
+	s.run(t.Context(), 1)
+	write("a.usage", "12.5")
+	write("a.tools", "compile 1500000\nlink 500000\n")
+	if err := s.table(); err != nil {
 		t.Fatal(err)
 	}
-	s.run(t.Context(), 1)
-	if err := s.table(dir); err != nil {
-		t.Fatal(err)
+	lines := strings.Split(out.String(), "\n")
+	end := strings.Join(lines[max(0, len(lines)-40):], "\n")
+	for _, want := range []string{
+		`(?m)^a FAILED: exit status 3$`, `(?m)^\| line 100$`, `(?m)^The whole log: .*/a\.log$`, `(?m)^First failure: TestX/a_b of q$`,
+		`(?m)^  +x_test\.go:7: before\n  +got 1, want 2$`, `(?m)^To repeat it: \(cd here && go test -run '\^TestX\$/\^a_b\$' q\)$`,
+		`(?m)^CPU 12\.5 s, of which compiling 2\.0 s$`, `(?m)^1 passed, 2 failed, 0 skipped in 0:00$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(end) {
+			t.Errorf("the last 40 lines lack %s:\n%s", want, end)
+		}
 	}
 	for _, want := range []string{
-		`(?m)^a FAILED after 0s: exit status 3\.`, `=== FAIL: pkg TestX \(0\.00s\)\nline 21\n`, `(?m)^line 100$`, `(?m)^b passed in 0s$`,
-		`runs: b 0s \(fine\)\n`, `(?m)^a +FAILED +0:00 +0:00 +1 +1 +0$`, `(?m)^b +passed +0:00 +0:00 +0 +0 +0$`, `(?m)^1 passed, 1 failed, 0 skipped in 0:00$`,
+		`(?m)^a FAILED after 0s: exit status 3;`, `(?m)^b passed in 0s$`, `runs: b 0s \(fine\)\n`,
+		`(?m)^a +FAILED +0:00 +0:00 +12 s +2 s +1 +2 +0$`, `(?m)^b +passed +0:00 +0:00 +0 s +0 s +0 +0 +0$`, `tests:\n +3\.0 s  TestX\n +2\.0 s  TestY\n`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("the output lacks %s:\n%s", want, &out)

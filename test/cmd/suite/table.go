@@ -1,0 +1,74 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// slowestTests is how many of the slowest tests the table names.
+const slowestTests = 10
+
+// table prints a row for each part, the slowest tests, why parts failed, and the sums.
+func (s *schedule) table() error {
+	var all []test
+	var sum [3]int
+	var sumCPU, sumCompiling time.Duration
+	w := tabwriter.NewWriter(s.out, 0, 8, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "\nPART\tRESULT\tBEGAN\tTIME\tCPU\tCOMPILING\tPASSED\tFAILED\tSKIPPED")
+	for _, p := range s.parts {
+		result := "passed"
+		if p.err != nil {
+			result = "FAILED"
+		}
+		tests, err := p.tests()
+		if err != nil && p.err == nil {
+			return err
+		}
+		counts := count(tests)
+		cpu, compiling := p.usage()
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.0f s\t%.0f s\t%d\t%d\t%d\n", p.name, result, clock(p.began.Sub(s.began)), clock(p.ended.Sub(p.began)),
+			cpu.Seconds(), compiling.Seconds(), counts[0], counts[1], counts[2])
+		for i := range sum {
+			sum[i] += counts[i]
+		}
+		sumCPU, sumCompiling = sumCPU+cpu, sumCompiling+compiling
+		all = append(all, tests...)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	s.printf("\nThe slowest tests:\n")
+	for _, t := range slowest(all) {
+		s.printf("%7.1f s  %s\n", t.took.Seconds(), t.name)
+	}
+	for _, p := range s.parts {
+		if p.err != nil {
+			s.printf("\n%s FAILED: %v\n%s", p.name, p.err, p.explanation())
+		}
+	}
+	s.printf("\nCPU %.1f s, of which compiling %.1f s\n", sumCPU.Seconds(), sumCompiling.Seconds())
+	_, err := fmt.Fprintf(s.out, "%d passed, %d failed, %d skipped in %s\n", sum[0], sum[1], sum[2], clock(time.Since(s.began)))
+	return err
+}
+
+// count returns the numbers of passed, failed and skipped tests.
+func count(tests []test) (n [3]int) {
+	for _, t := range tests {
+		n[slices.Index([]string{"pass", "fail", "skip"}, t.action)]++
+	}
+	return n
+}
+
+func slowest(tests []test) []test {
+	whole := slices.DeleteFunc(slices.Clone(tests), func(t test) bool { return !t.isWhole() })
+	slices.SortStableFunc(whole, func(a, b test) int { return cmp.Compare(b.took, a.took) })
+	return whole[:min(slowestTests, len(whole))]
+}
+
+func clock(d time.Duration) string {
+	seconds := int(d.Round(time.Second).Seconds())
+	return fmt.Sprintf("%d:%02d", seconds/60, seconds%60)
+}
