@@ -68,6 +68,7 @@ func killVictim(t testing.TB, dir string, after time.Duration) string {
 	for lines.Scan() {
 		last = lines.Text()
 	}
+	hosttest.Must(t, lines.Err())
 	_ = child.Wait() // it was killed
 	return last
 }
