@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -34,22 +35,30 @@ type job struct {
 
 // jobs are the binaries, the longest first. Each node runs one at a time, because it has one processor.
 var jobs = []job{
-	{name: "driver", dir: "..", tag: "innode", pkg: "./innode"},
-	onRealLVM("dataleak"),
-	onRealLVM("capacity"),
-	onRealLVM("conformance"),
-	{name: "imageencryption", dir: "../..", tag: "realfs", pkg: "./node/luks", tools: true, tests: encryptionTests},
+	{name: "driver", dir: "..", tag: "innode", pkg: "./innode", gate: []string{
+		"^TestSanity$/^(linear|raid1|thin),_mount$", "^TestThinVolumeLifecycle$", "^TestRepeated", "^TestConcurrentCreates", "^TestDeletedData", "^TestForeignContent",
+		"^TestStag", "^TestLVMProcesses", "^TestStatusPage$", "^TestBadInput$", "^TestSnapshotOfMounted", "^TestReadOnlyRawDevice$", "^TestEncryptedFileSystem$",
+		"^TestDeletedEncryptedVolumeIsErased$",
+	}},
+	onRealLVM("dataleak", "^TestDataLeak", "^TestThinDataLeak", "^TestWipe", "^TestRawDataLeak_RealLVM$/^(a_class_that_is_not_wiped|an_admin's_lvremove)$"),
+	onRealLVM("capacity", "Real"),
+	onRealLVM("conformance", "Real"),
+	{name: "imageencryption", dir: "../..", tag: "realfs", pkg: "./node/luks", tools: true, tests: encryptionTests,
+		gate: []string{"^TestRealLifecycle$", "^TestRealRefusals$", "^TestRealFormatStoppedAtEachStep$"}},
 	{name: "encryption", dir: "../..", tag: "realfs", pkg: "./node/luks", long: true, tests: encryptionTests}, // the node's cryptsetup; the driver runs the image's
-	onRealLVM("crash"),
+	onRealLVM("crash", "^TestCrash_", "^TestKill_"),
 	{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node", skip: killedMkfs},
-	onRealLVM("identity"),
-	onRealLVM("diskfailure"),
-	{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true,
-		tests: []string{killedMkfs, "OnDisk$", "^TestNoMounted", "StageToUnstageTwice$", "^TestForeignContent", "^TestMkfsOptionsOfTheClass$"}},
-	onRealLVM("thinpool"),
-	onRealLVM("prepare"),
-	onRealLVM("operations"),
+	onRealLVM("identity", "^TestTenantGroup", "^TestNodeTag"),
+	onRealLVM("diskfailure", "^TestDiskLost", "^TestMissingPV", "^TestUnresponsiveDisk"),
+	{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true, tests: append(imageTests, killedMkfs),
+		gate: append(imageTests, killedMkfs+"/^ext4$", "^TestCorruptFileSystems$", "^TestGrowth$", "^TestTrim$", "^TestCopiesBeside", "^TestOpenDevice")},
+	onRealLVM("thinpool", "Real"),
+	onRealLVM("prepare", "^TestPrepare_"),
+	onRealLVM("operations", "Real"),
 }
+
+// imageTests are the tests of file systems that run with the image's programs, too: the driver runs these.
+var imageTests = []string{"OnDisk$", "^TestNoMounted", "StageToUnstageTwice$", "^TestForeignContent", "^TestMkfsOptionsOfTheClass$"}
 
 // encryptionTests selects the tests that need cryptsetup and dm-crypt. The others need files of their package, and run without a
 // node.
@@ -58,9 +67,9 @@ var encryptionTests = []string{"^TestReal"}
 // killedMkfs takes minutes, so it runs with the image's mkfs alone, which the driver runs.
 const killedMkfs = "^TestKilledMkfsIsRepeated$"
 
-// onRealLVM is the job of the tests of a package below lvm/lvmtest that need real LVM.
-func onRealLVM(name string) job {
-	return job{name: name, dir: "../..", tag: "reallvm", pkg: lvmTests + name, tests: []string{"Real"}}
+// onRealLVM is the job of the tests of a package below lvm/lvmtest that need real LVM; gate selects some of them.
+func onRealLVM(name string, gate ...string) job {
+	return job{name: name, dir: "../..", tag: "reallvm", pkg: lvmTests + name, tests: []string{"Real"}, gate: gate}
 }
 
 const lvmTests = "./lvm/lvmtest/"
@@ -98,11 +107,17 @@ func TestLVM(t *testing.T) {
 			selected[0].tests = []string{run}
 		}
 	}
-	runJobs(t, selected)
+	runJobs(t, raiseNodes(t, "lvm", 2), selected)
 }
 
-// TestNodes runs the tests of each job that the gate has, see job.gate.
+// casesOfGate is the number of random groups in TestNodes.
+const casesOfGate = 10
+
+// TestNodes runs the tests of each job that make test has, see job.gate, and then cuts the power of a node.
 func TestNodes(t *testing.T) {
+	if os.Getenv("NODELVM_TEST_CASES") == "" {
+		t.Setenv("NODELVM_TEST_CASES", strconv.Itoa(casesOfGate))
+	}
 	var selected []job
 	for _, j := range jobs {
 		if len(j.gate) > 0 {
@@ -110,16 +125,21 @@ func TestNodes(t *testing.T) {
 			selected = append(selected, j)
 		}
 	}
-	runJobs(t, selected)
+	l := raiseNodes(t, "nodes", 2)
+	if t.Run("jobs", func(t *testing.T) { runJobs(t, l, selected) }) {
+		blankDisks(t, l, "node-1")
+		t.Run("power", func(t *testing.T) {
+			cutPowerOf(t, l, "reallvm", "./lvm/lvmtest/power", number(t, "NODELVM_TEST_CUTS", 2))
+		})
+	}
 }
 
-// runJobs runs jobs in two nodes.
-func runJobs(t *testing.T, jobs []job) {
+// runJobs runs jobs in the two nodes of a lab.
+func runJobs(t *testing.T, l *lab.Lab, jobs []job) {
 	t.Helper()
 	if len(jobs) == 0 {
 		t.Fatal("no job is selected")
 	}
-	l := raiseNodes(t, "lvm", 2)
 	share := l.Share()
 	compile(t, "../..", "build", "-o", share+"/nodelvm", "./cmd/nodelvm")
 	compile(t, "..", "build", "-o", labCommand(l), "./cmd/lab")
@@ -252,6 +272,7 @@ func (j job) run(t *testing.T, l *lab.Lab, node string) {
 func (j job) checkSelection(t *testing.T, events []byte) {
 	t.Helper()
 	for _, test := range append(j.tests, "") {
+		test, _, _ = strings.Cut(test, "/") // the rest selects subtests
 		expression := regexp.MustCompile(test)
 		if !slices.ContainsFunc(testPassed.FindAllSubmatch(events, -1), func(passed [][]byte) bool { return expression.Match(passed[1]) }) {
 			t.Errorf("no test of %s passed that matches %q", j.name, test)

@@ -40,8 +40,12 @@ func TestPowerCutEncryption(t *testing.T) {
 // cutPower cuts the power of a lab's only node while the package's TestPowerVictim runs in it.
 func cutPower(t *testing.T, name, tag, pkg string) {
 	t.Helper()
-	cuts := number(t, "NODELVM_TEST_CUTS", 3)
-	l := raiseNodes(t, name, 1)
+	cutPowerOf(t, raiseNodes(t, name, 1), tag, pkg, number(t, "NODELVM_TEST_CUTS", 3))
+}
+
+// cutPowerOf cuts the power of node-1.
+func cutPowerOf(t *testing.T, l *lab.Lab, tag, pkg string, cuts int) {
+	t.Helper()
 	compile(t, "../..", "test", "-c", "-tags", tag, "-o", filepath.Join(l.Share(), "power.test"), pkg)
 	journals, err := os.MkdirTemp(l.Share(), "journals-") // a new folder: those of earlier runs stay on the share
 	if err != nil {
