@@ -219,6 +219,9 @@ long() {
 	return $bad
 }
 
+# mutants proves that the gate finds faults.
+mutants() { (cd test && CGO_ENABLED=0 go run -trimpath ./cmd/mutants); }
+
 fuzz() { # time for each
 	local bad=0 count=0
 	while IFS=: read -r file name; do
