@@ -248,7 +248,7 @@ apiserver() { helm && in_apiserver -skip '^TestKarpenter$'; }
 in_apiserver() { CGO_ENABLED=0 go_test test apiserver testname -tags e2e -count=1 -timeout 120m "$@" ./apiserver; }
 
 # cluster raises one cluster for the demo, a volume's life and the attacks of a tenant.
-cluster() { in_cluster '^TestDemo$|^TestVolumeLifecycle$|^TestTenantAttacks$' 60m; }
+cluster() { in_cluster '^TestDemo$|^TestVolumeLifecycle$|^TestTenantAttacksSample$' 60m; }
 
 e2e() { helm && in_cluster '^TestDemo$|^TestDocs$|^TestHelm$|^TestVolumeLifecycle$|^TestTenantAttacks$|^TestNodeLoss$|^TestConformance$' 180m; }
 

@@ -67,6 +67,9 @@ func TestVolumeLifecycle(t *testing.T) { play(t, lifecycle.Scenarios()) }
 // TestTenantAttacks lets a tenant attack other tenants and the node from a raw block volume.
 func TestTenantAttacks(t *testing.T) { play(t, attack.Scenarios()) }
 
+// TestTenantAttacksSample is the part of TestTenantAttacks that make test runs.
+func TestTenantAttacksSample(t *testing.T) { play(t, attack.Sample()) }
+
 // TestNodeLoss loses a node with its volumes, and brings it back with them.
 func TestNodeLoss(t *testing.T) { play(t, nodeloss.Scenarios()) }
 

@@ -77,7 +77,7 @@ func unusedCode() *analysis.Analyzer {
 	}
 }
 
-// hasTestsElsewhere reports whether the package has tests of its own and this pass is not the one with them.
+// hasTestsElsewhere reports whether the package has tests and this pass is not the one with them.
 func hasTestsElsewhere(pass *analysis.Pass) bool {
 	for _, f := range pass.Files {
 		if strings.HasSuffix(pass.Fset.Position(f.Package).Filename, "_test.go") {

@@ -47,5 +47,5 @@ func Holds(limit time.Duration, holds func() bool) bool {
 	return true
 }
 
-// interval is the time between two looks at a condition.
+// interval is the time between two checks of a condition.
 const interval = 5 * time.Millisecond

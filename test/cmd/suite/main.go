@@ -1,7 +1,7 @@
 // Command suite runs parts of the test suite and reports on them. While it works it prints which parts run and which are left, and
 // why a part failed. At the end it prints a table of the parts with their processor time, and the slowest tests.
 //
-// Each part is a process of its own that adopts whatever the part starts (see adopt.go). When the part ends or is interrupted, it
+// Each part has its own process, which adopts whatever the part starts (see adopt.go). When the part ends or is interrupted, it
 // ends what is left, and stops the part's labs.
 package main
 
