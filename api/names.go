@@ -7,6 +7,10 @@ const DriverName = "nodelvm.io"
 // node's name.
 const TopologyKey = "topology.nodelvm.io/node"
 
+// MaxObject is the largest claim or VolumeSnapshot, in bytes as the API server encodes it, that the driver handles; such an object
+// usually has 2 KiB. Tenants write them, the API server stores up to 1.5 MiB, and each node keeps those that wait for something.
+const MaxObject = 64 << 10
+
 // SnapshotGroup is the API group of the snapshot objects.
 const SnapshotGroup = "snapshot.storage.k8s.io"
 

@@ -122,7 +122,7 @@ func (s *claimStore) put(o any) (wake []string) {
 	if !ok {
 		return nil
 	}
-	key := kubeclient.KeyOf(claim)
+	claim, key := stripClaim(claim), kubeclient.KeyOf(claim)
 	delete(s.own, key)
 	// A tenant may write any volume's name into a claim: only the phase that Kubernetes sets says that it is bound.
 	selected, isBound := claim.Annotations[api.AnnotationSelectedNode], claim.Spec.VolumeName != "" && claim.Status.Phase == corev1.ClaimBound
@@ -138,7 +138,7 @@ func (s *claimStore) put(o any) (wake []string) {
 		delete(s.open, key)
 		return wake
 	}
-	s.open[key] = &openClaim{PersistentVolumeClaim: stripClaim(claim), since: time.Now()}
+	s.open[key] = &openClaim{PersistentVolumeClaim: claim, since: time.Now()}
 	return append(wake, key)
 }
 
@@ -253,12 +253,17 @@ func isOpen(claim *corev1.PersistentVolumeClaim) bool {
 	}
 }
 
-// stripClaim keeps what this package reads: for a claim that waits for nothing, only its names.
+// stripClaim keeps what this package reads: for a claim that waits for nothing, only its names. Of a claim that is too large for
+// csi-provisioner (kube/apiproxy), it keeps no text of a tenant, as if the claim had no class.
 func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	kept := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion,
 		DeletionTimestamp: claim.DeletionTimestamp, Annotations: maps.Clone(claim.Annotations),
 	}}
+	if claim.Size() > api.MaxObject {
+		kept.Annotations, kept.Spec.VolumeName, kept.Status.Phase = nil, claim.Spec.VolumeName, claim.Status.Phase
+		return kept
+	}
 	maps.DeleteFunc(kept.Annotations, func(name, _ string) bool {
 		return !slices.Contains([]string{api.AnnotationSelectedNode, api.AnnotationStorageProvisioner, api.AnnotationStorageProvisionerBeta, api.AnnotationNoNodeExpansion, api.AnnotationTrimInterval}, name)
 	})

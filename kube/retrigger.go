@@ -26,7 +26,7 @@ const (
 	retryMost  = 5 * time.Minute
 )
 
-// retrigger changes a claim that has waited long enough without a CreateVolume call since its last change.
+// retrigger changes a claim that has waited long enough without a CreateVolume call since its last change, or gives it back.
 func (a *Agent) retrigger(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	key, id := kubeclient.KeyOf(claim), string(claim.UID)
 	since, waits := a.claims.waitsSince(key)
@@ -36,6 +36,9 @@ func (a *Agent) retrigger(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if left := time.Until(since.Add(max(a.retryDelay, a.retries.Get(id)))); left > 0 {
 		a.queue.AddAfter(kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: key}, left)
 		return nil
+	}
+	if given, err := a.giveBack(ctx, claim); given || err != nil {
+		return err
 	}
 	now := time.Now()
 	_, err := a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{api.AnnotationRetriedAt: now.UTC().Format(time.RFC3339)}})

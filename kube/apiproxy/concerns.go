@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 )
@@ -18,24 +17,14 @@ const (
 
 // claimConcerns reports whether csi-provisioner on the node may have to handle the claim. Claims without a volume concern every
 // node: the scheduler may select any node next, and their data sources stay protected meanwhile. csi-provisioner removes its
-// finalizers from all sources that no claim waits for, so the copies of other drivers concern it too.
-func claimConcerns(claim *corev1.PersistentVolumeClaim, node string) bool {
+// finalizers from all sources that no claim waits for, so the copies of other drivers concern it too. A bound claim concerns the node
+// of its volume, which reads it to clone it.
+func claimConcerns(claim *corev1.PersistentVolumeClaim, node string, volumeHere bool) bool {
 	if claim.Spec.VolumeName == "" {
 		by := api.ProvisionerOf(claim.Annotations)
 		return by == "" || by == api.DriverName || claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil
 	}
-	return claim.Annotations[api.AnnotationSelectedNode] == node || slices.Contains(claim.Finalizers, cloneFinalizer)
-}
-
-// cloneSource returns the name of the claim that csi-provisioner on this node reads to clone it; "": it reads none. The API server
-// accepts any text as the name of a data source, so a tenant could write another path into it.
-func cloneSource(claim *corev1.PersistentVolumeClaim, node string) string {
-	from := claim.Spec.DataSource
-	if claim.Spec.VolumeName != "" || claim.Annotations[api.AnnotationSelectedNode] != node || from == nil || from.Kind != "PersistentVolumeClaim" ||
-		len(rest.IsValidPathSegmentName(from.Name)) > 0 {
-		return ""
-	}
-	return from.Name
+	return volumeHere || claim.Annotations[api.AnnotationSelectedNode] == node || slices.Contains(claim.Finalizers, cloneFinalizer)
 }
 
 // snapshotConcerns reports whether csi-provisioner needs the VolumeSnapshot in its cache. There it searches only for its finalizer,
@@ -47,7 +36,7 @@ func snapshotConcerns(snapshot metav1.Object) bool {
 
 // volumeConcerns reports whether csi-provisioner on the node may have to handle the PersistentVolume.
 func volumeConcerns(pv *corev1.PersistentVolume, node string) bool {
-	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName {
+	if !isOurs(pv) {
 		return false
 	}
 	switch pv.Status.Phase {
@@ -56,6 +45,10 @@ func volumeConcerns(pv *corev1.PersistentVolume, node string) bool {
 	default: // every csi-provisioner skips a claim whose PersistentVolume exists
 		return true
 	}
+}
+
+func isOurs(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == api.DriverName
 }
 
 // finalizerIsDue reports whether csi-provisioner adds or removes its finalizer. Any node's does, because the volume's own node

@@ -52,33 +52,12 @@ func TestClaimConcerns(t *testing.T) {
 			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "snap"}
 		}, false},
 	} {
-		if got := claimConcerns(claim(test.change), "node-1"); got != test.want {
+		if got := claimConcerns(claim(test.change), "node-1", false); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}
-}
-
-func TestCloneSource(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*corev1.PersistentVolumeClaim)
-		want   string
-	}{
-		"a clone here": {func(*corev1.PersistentVolumeClaim) {}, "origin"},
-		"bound":        {func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-1" }, ""},
-		"elsewhere":    {func(c *corev1.PersistentVolumeClaim) { c.Annotations[api.AnnotationSelectedNode] = "node-2" }, ""},
-		"a restore":    {func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource.Kind = "VolumeSnapshot" }, ""},
-		"another path": {func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource.Name = "../../other/secrets/key" }, ""},
-		"parent":       {func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource.Name = ".." }, ""},
-		"no source":    {func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource = nil }, ""},
-	} {
-		c := claim(func(c *corev1.PersistentVolumeClaim) {
-			c.Spec.VolumeName, c.Annotations[api.AnnotationSelectedNode] = "", "node-1"
-			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "origin"}
-			test.change(c)
-		})
-		if got := cloneSource(c, "node-1"); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
+	if !claimConcerns(claim(func(*corev1.PersistentVolumeClaim) {}), "node-1", true) {
+		t.Error("a claim does not concern the node of its volume if its annotation names another one")
 	}
 }
 

@@ -9,9 +9,11 @@
 //	                   watch.go, list.go: read each claim and PersistentVolume (protobuf)
 //	                   snapshots.go:      read each VolumeSnapshot (JSON)
 //	                   concerns.go:       decide (pure)
-//	                   sources.go:        which claims the node's clones wait for
+//	                   volumes.go:        which PersistentVolumes the node has
 //
 // The proxy has no credentials: it forwards the client's token, so a client can do only what its own token allows. It can restart at
-// any time, and a client continues its watch. It then no longer knows which sources the clones wait for: if such a source changes
-// before its clone has begun, csi-provisioner loses it, and the driver's retry of the claim brings it back.
+// any time, and a client continues its watch.
+//
+// Tenants write claims and VolumeSnapshots. One of them can fail only itself: the proxy sends no request that such an object causes,
+// holds one at a time, passes on each at most once, and none above api.MaxObject.
 package apiproxy

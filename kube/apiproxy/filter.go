@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // magic begins every object in Kubernetes' protobuf encoding.
@@ -22,50 +25,51 @@ type object interface {
 
 // kind describes a resource for a filter.
 type kind struct {
-	name     string
-	empty    func() object
-	concerns func(o object, node string) bool
+	name  string
+	empty func() object
+	most  int // bytes; larger objects concern no node
 }
 
 func kindOf(path string) kind {
 	if path == volumesPath {
-		return kind{"PersistentVolume", func() object { return &corev1.PersistentVolume{} }, func(o object, node string) bool {
-			pv, ok := o.(*corev1.PersistentVolume)
-			return ok && volumeConcerns(pv, node)
-		}}
+		return kind{"PersistentVolume", func() object { return &corev1.PersistentVolume{} }, maxAnswer}
 	}
-	return kind{"PersistentVolumeClaim", func() object { return &corev1.PersistentVolumeClaim{} }, func(o object, node string) bool {
-		claim, ok := o.(*corev1.PersistentVolumeClaim)
-		return ok && claimConcerns(claim, node)
-	}}
+	return kind{"PersistentVolumeClaim", func() object { return &corev1.PersistentVolumeClaim{} }, api.MaxObject}
 }
 
 // filter passes on the objects that concern the node.
 type filter struct {
 	kind    kind
 	node    string
-	source  func(namespace, name string) ([]byte, error) // reads a claim; nil: there is none
-	sources *sources
+	volumes *volumes
+	log     *slog.Logger
 }
 
-// note records whether the object is a clone that waits on this node, and returns the name of its source; "": it is none.
-func (f *filter) note(o object, deleted bool) (source string) {
-	claim, ok := o.(*corev1.PersistentVolumeClaim)
-	if !ok {
-		return ""
+// note records where a PersistentVolume is.
+func (f *filter) note(o object, deleted bool) {
+	if pv, ok := o.(*corev1.PersistentVolume); ok {
+		f.volumes.note(pv, !deleted && isHere(pv, f.node))
 	}
-	if !deleted {
-		source = cloneSource(claim, f.node)
-	}
-	if source == "" {
-		f.sources.set(keyOf(o), "")
-	} else {
-		f.sources.set(keyOf(o), claim.Namespace+"/"+source)
-	}
-	return source
 }
 
-func keyOf(o object) string { return o.GetNamespace() + "/" + o.GetName() }
+// concerns reports whether the node needs an object, which the API server encodes in size bytes.
+func (f *filter) concerns(o object, size int) bool {
+	if size > f.kind.most {
+		warnOfSize(f.log, f.kind.name, o, size)
+		return false
+	}
+	switch o := o.(type) {
+	case *corev1.PersistentVolume:
+		return volumeConcerns(o, f.node)
+	case *corev1.PersistentVolumeClaim:
+		return claimConcerns(o, f.node, f.volumes.has(o.Spec.VolumeName))
+	}
+	return false
+}
+
+func warnOfSize(log *slog.Logger, kind string, o metav1.Object, size int) {
+	log.Warn("csi-provisioner does not get an object that is too large", "kind", kind, "namespace", o.GetNamespace(), "name", o.GetName(), "bytes", size, "most", api.MaxObject)
+}
 
 // decode decodes an object with its envelope.
 func (f *filter) decode(raw []byte) (object, error) {

@@ -19,97 +19,88 @@ const (
 	fieldItem = 2
 )
 
-// list returns the list of the items that concern the node, and of the sources of their clones.
-func (f *filter) list(body io.Reader) ([]byte, error) {
-	in := bufio.NewReader(body)
-	start := make([]byte, len(magic))
-	if _, err := io.ReadFull(in, start); err != nil || !bytes.Equal(start, magic) {
-		return nil, errors.Join(errors.New("the API server's list is not in Kubernetes' protobuf encoding"), err)
-	}
-	kept, err := f.envelope(in)
+// list returns the list of the items that concern the node, in parts.
+func (f *filter) list(body io.Reader) ([][]byte, error) {
+	var kept []byte
+	err := readList(body, func(field protowire.Number, message []byte) error {
+		if field == fieldItem {
+			if keep, err := f.keeps(message); !keep || err != nil {
+				return err
+			}
+		}
+		kept = appendField(kept, field, message)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	return seal(f.kind.name+"List", kept)
+	head, err := seal(f.kind.name+"List", nil)
+	head = protowire.AppendVarint(protowire.AppendTag(head, fieldRaw, protowire.BytesType), uint64(len(kept)))
+	return [][]byte{head, kept}, err
 }
 
-// envelope reads an envelope to its end, and returns the part of its list that concerns the node.
-func (f *filter) envelope(in *bufio.Reader) (kept []byte, err error) {
-	found := false
-	for {
+// keeps reports whether the client gets an item.
+func (f *filter) keeps(message []byte) (bool, error) {
+	o := f.kind.empty()
+	if err := o.Unmarshal(message); err != nil {
+		return false, fmt.Errorf("cannot decode a %s: %w", f.kind.name, err)
+	}
+	f.note(o, false)
+	return f.concerns(o, len(message)), nil
+}
+
+// readList reads a list to its end, and calls visit with each of its fields.
+func readList(body io.Reader, visit func(field protowire.Number, message []byte) error) error {
+	in := bufio.NewReader(body)
+	start := make([]byte, len(magic))
+	if _, err := io.ReadFull(in, start); err != nil || !bytes.Equal(start, magic) {
+		return errors.Join(errors.New("the API server's list is not in Kubernetes' protobuf encoding"), err)
+	}
+	for found := false; ; {
 		field, length, err := nextField(in)
 		if errors.Is(err, io.EOF) && found {
-			return kept, nil
+			return nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the API server's list is incomplete: %w", err)
+			return fmt.Errorf("the API server's list is incomplete: %w", err)
 		}
 		inner := &io.LimitedReader{R: in, N: length}
 		if field == fieldRaw {
 			found = true
-			kept, err = f.items(bufio.NewReader(inner))
+			err = readFields(bufio.NewReader(inner), visit)
 		} else {
 			_, err = io.Copy(io.Discard, inner)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if inner.N > 0 {
-			return nil, fmt.Errorf("the API server's list lacks %d bytes", inner.N)
+			return fmt.Errorf("the API server's list lacks %d bytes", inner.N)
 		}
 	}
 }
 
-// items returns the list with the kept items.
-func (f *filter) items(in *bufio.Reader) (kept []byte, err error) {
+// readFields calls visit with each field of the list in an envelope.
+func readFields(in *bufio.Reader, visit func(field protowire.Number, message []byte) error) error {
 	for {
 		field, length, err := nextField(in)
 		if errors.Is(err, io.EOF) {
-			return kept, nil
+			return nil
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if length > maxObject {
-			return nil, fmt.Errorf("the API server's list has an item of %d bytes; at most %d are accepted", length, maxObject)
+		if length > maxAnswer {
+			return fmt.Errorf("the API server's list has an item of %d bytes; at most %d are accepted", length, maxAnswer)
 		}
 		message := make([]byte, length)
 		if _, err := io.ReadFull(in, message); err != nil {
-			return nil, fmt.Errorf("the API server's list is incomplete: %w", err)
+			return fmt.Errorf("the API server's list is incomplete: %w", err)
 		}
-		if field != fieldItem {
-			kept = appendField(kept, field, message)
-			continue
-		}
-		items, err := f.item(message)
-		if err != nil {
-			return nil, err
-		}
-		for _, item := range items {
-			kept = appendField(kept, fieldItem, item)
+		if err := visit(field, message); err != nil {
+			return err
 		}
 	}
-}
-
-// item returns the items that replace one.
-func (f *filter) item(message []byte) ([][]byte, error) {
-	o := f.kind.empty()
-	if err := o.Unmarshal(message); err != nil {
-		return nil, fmt.Errorf("cannot decode a %s: %w", f.kind.name, err)
-	}
-	name := f.note(o, false)
-	if !f.kind.concerns(o, f.node) {
-		return nil, nil
-	}
-	if name == "" {
-		return [][]byte{message}, nil
-	}
-	raw, err := f.source(o.GetNamespace(), name)
-	if err != nil || raw == nil {
-		return [][]byte{message}, err
-	}
-	source, err := open(raw)
-	return [][]byte{source, message}, err
 }
 
 // nextField reads the head of a field that has a length, as all fields of lists and envelopes have.

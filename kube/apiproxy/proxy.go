@@ -31,7 +31,7 @@ type Proxy struct {
 	transport http.RoundTripper // sends no credentials
 	pass      *httputil.ReverseProxy
 	log       *slog.Logger
-	sources   sources
+	volumes   volumes
 }
 
 // New creates the proxy of one node. Of config it uses the API server's address and certificate authority, and no credentials.
@@ -91,19 +91,15 @@ func encodingOf(path string) string {
 
 // selection is the part of the API server's answer that concerns the node.
 type selection interface {
-	list(body io.Reader) ([]byte, error)
+	list(body io.Reader) ([][]byte, error)
 	watch(w http.ResponseWriter, body io.Reader) error
 }
 
 func (p *Proxy) selectionOf(r *http.Request) selection {
 	if r.URL.Path == snapshotsPath {
-		return snapshotFilter{}
+		return snapshotFilter{p.log}
 	}
-	if r.URL.Path == claimsPath && startsOver(r.URL.Query()) {
-		p.sources.clear()
-	}
-	read := func(namespace, name string) ([]byte, error) { return p.claim(r, namespace, name) }
-	return &filter{kind: kindOf(r.URL.Path), node: p.node, source: read, sources: &p.sources}
+	return &filter{kind: kindOf(r.URL.Path), node: p.node, volumes: &p.volumes, log: p.log}
 }
 
 // startsOver reports whether the answer has all objects: it is the first part of a list, or a watch that starts with a list.
@@ -116,6 +112,11 @@ func startsOver(query url.Values) bool {
 
 // filter writes the part of the API server's answer that concerns the node.
 func (p *Proxy) filter(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.Path == claimsPath && (startsOver(r.URL.Query()) || !p.volumes.areKnown()) {
+		if known, err := p.learnVolumes(w, r); !known || err != nil {
+			return err
+		}
+	}
 	encoding := encodingOf(r.URL.Path)
 	answer, err := p.get(r, r.URL.Path, r.URL.RawQuery, encoding)
 	if err != nil {
@@ -123,22 +124,36 @@ func (p *Proxy) filter(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Header.Get("Content-Type"), encoding) {
+		return passOn(w, answer)
+	}
 	copyHeader(w.Header(), answer.Header)
-	switch {
-	case answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Header.Get("Content-Type"), encoding):
-		w.WriteHeader(answer.StatusCode)
-		_, err = io.Copy(w, answer.Body)
-		return err
-	case isWatch(r.URL.Query()):
+	if isWatch(r.URL.Query()) {
 		return p.selectionOf(r).watch(w, answer.Body)
 	}
-	list, err := p.selectionOf(r).list(answer.Body)
+	return p.writeList(w, r, answer.Body)
+}
+
+// passOn writes an answer as it is.
+func passOn(w http.ResponseWriter, answer *http.Response) error {
+	copyHeader(w.Header(), answer.Header)
+	w.WriteHeader(answer.StatusCode)
+	_, err := io.Copy(w, answer.Body)
+	return err
+}
+
+func (p *Proxy) writeList(w http.ResponseWriter, r *http.Request, body io.Reader) error {
+	list, err := p.selectionOf(r).list(body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return err
 	}
-	_, err = w.Write(list)
-	return err
+	for _, part := range list {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // copyHeader copies the headers that do not depend on the length of the body.
@@ -172,22 +187,5 @@ func (p *Proxy) get(r *http.Request, path, query, encoding string) (*http.Respon
 	return p.transport.RoundTrip(out)
 }
 
-// maxObject is more than the API server stores.
-const maxObject = 8 << 20
-
-// claim returns a claim as the API server encodes it; nil: there is none, or the client may not read it. Any other answer is an error: a
-// clone without its source would fail.
-func (p *Proxy) claim(r *http.Request, namespace, name string) ([]byte, error) {
-	answer, err := p.get(r, "/api/v1/namespaces/"+namespace+"/persistentvolumeclaims/"+name, "", runtime.ContentTypeProtobuf)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	switch answer.StatusCode {
-	case http.StatusOK:
-		return io.ReadAll(io.LimitReader(answer.Body, maxObject))
-	case http.StatusNotFound, http.StatusForbidden:
-		return nil, nil
-	}
-	return nil, fmt.Errorf("cannot read claim %s/%s, the source of a clone: the API server answers %s", namespace, name, answer.Status)
-}
+// maxAnswer is more than the API server stores of one object, in bytes.
+const maxAnswer = 8 << 20

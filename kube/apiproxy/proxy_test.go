@@ -25,7 +25,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
-// apiServer serves lists, watches and single claims in protobuf, and records the tokens that it receives.
+// apiServer serves lists and watches of claims and PersistentVolumes in protobuf, and records the requests that it receives.
 type apiServer struct {
 	t      *testing.T
 	claims []corev1.PersistentVolumeClaim
@@ -33,7 +33,9 @@ type apiServer struct {
 	cut    int // bytes that are missing at the end of a list
 	status int // of every answer, if it is set
 
-	sourceStatus int // of every read of one claim, if it is set
+	volumes       []corev1.PersistentVolume
+	volumeEvents  []metav1.WatchEvent
+	volumesStatus int // of every answer about PersistentVolumes, if it is set
 
 	mu    sync.Mutex
 	heard []string // method, path and token
@@ -43,24 +45,18 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.heard = append(s.heard, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization"))
 	s.mu.Unlock()
-	name := strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/ns/persistentvolumeclaims/")
 	switch {
 	case s.status != 0:
 		w.Header().Set("Retry-After", "7")
 		w.WriteHeader(s.status)
 	case r.URL.Path == "/echo":
 		_, _ = io.Copy(w, r.Body)
-	case name != r.URL.Path:
-		s.answerClaim(w, name)
+	case r.URL.Path == volumesPath:
+		s.answerVolumes(w, r)
+	case r.URL.Path != claims:
+		w.WriteHeader(http.StatusNotFound)
 	case r.URL.Query().Get("watch") != "":
-		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
-		frames := protobuf.LengthDelimitedFramer.NewFrameWriter(w)
-		for _, e := range s.events {
-			raw, err := e.Marshal()
-			must(s.t, err)
-			_, err = frames.Write(raw)
-			must(s.t, err)
-		}
+		writeEvents(s.t, w, s.events)
 	case !strings.Contains(r.Header.Get("Accept"), runtime.ContentTypeProtobuf):
 		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 		must(s.t, json.NewEncoder(w).Encode(corev1.PersistentVolumeClaimList{Items: s.claims}))
@@ -73,18 +69,30 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *apiServer) answerClaim(w http.ResponseWriter, name string) {
-	if s.sourceStatus != 0 {
-		w.WriteHeader(s.sourceStatus)
-		return
+// answerVolumes lists or watches PersistentVolumes.
+func (s *apiServer) answerVolumes(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case s.volumesStatus != 0:
+		w.WriteHeader(s.volumesStatus)
+	case r.URL.Query().Get("watch") != "":
+		writeEvents(s.t, w, s.volumeEvents)
+	default:
+		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+		list := &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}, Items: s.volumes}
+		_, _ = w.Write(encode(s.t, list))
 	}
-	i := slices.IndexFunc(s.claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
-	if i < 0 {
-		w.WriteHeader(http.StatusNotFound)
-		return
+}
+
+func writeEvents(t *testing.T, w http.ResponseWriter, events []metav1.WatchEvent) {
+	t.Helper()
+	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
+	frames := protobuf.LengthDelimitedFramer.NewFrameWriter(w)
+	for _, e := range events {
+		raw, err := e.Marshal()
+		must(t, err)
+		_, err = frames.Write(raw)
+		must(t, err)
 	}
-	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
-	_, _ = w.Write(encode(s.t, typed(&s.claims[i])))
 }
 
 func typed(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
@@ -131,7 +139,10 @@ func client(t *testing.T, url string) rest.Interface {
 	return c.Core
 }
 
-const claims = "/api/v1/persistentvolumeclaims"
+const (
+	claims      = "/api/v1/persistentvolumeclaims"
+	volumesPath = "/api/v1/persistentvolumes"
+)
 
 func bound(name, node string) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{}
@@ -141,6 +152,16 @@ func bound(name, node string) *corev1.PersistentVolumeClaim {
 	return c
 }
 
+// volumeOn returns the PersistentVolume of bound(name, ...) on a node.
+func volumeOn(name, node string) *corev1.PersistentVolume {
+	pv := &corev1.PersistentVolume{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"}}
+	pv.Name, pv.Spec.CSI = "pvc-"+name, &corev1.CSIPersistentVolumeSource{Driver: api.DriverName}
+	pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+	}}}}
+	return pv
+}
+
 // cloneOf returns a claim that waits on node-1 and is a clone of source.
 func cloneOf(source string) *corev1.PersistentVolumeClaim {
 	c := bound("clone", "node-1")
@@ -148,16 +169,21 @@ func cloneOf(source string) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// TestList: a client gets the objects that concern its node, the sources of their clones, and the list's version.
-func TestList(t *testing.T) {
-	s := &apiServer{claims: []corev1.PersistentVolumeClaim{*bound("a", "node-1"), *bound("b", "node-2"), *bound("source", "node-2"), *cloneOf("source")}}
-	var list corev1.PersistentVolumeClaimList
-	must(t, client(t, s.start(t)).Get().AbsPath(claims).Do(t.Context()).Into(&list))
-	names := []string{}
+// listed returns the names of the claims that a client lists.
+func listed(t *testing.T, address string) (list corev1.PersistentVolumeClaimList, names []string) {
+	t.Helper()
+	must(t, client(t, address).Get().AbsPath(claims).Do(t.Context()).Into(&list))
 	for _, c := range list.Items {
 		names = append(names, c.Name)
 	}
-	if want := []string{"a", "source", "clone"}; !slices.Equal(names, want) || list.ResourceVersion != "42" {
+	return list, names
+}
+
+// TestList: a client gets the objects that concern its node, and the list's version.
+func TestList(t *testing.T) {
+	s := &apiServer{claims: []corev1.PersistentVolumeClaim{*bound("a", "node-1"), *bound("b", "node-2"), *cloneOf("b")}}
+	list, names := listed(t, s.start(t))
+	if want := []string{"a", "clone"}; !slices.Equal(names, want) || list.ResourceVersion != "42" {
 		t.Errorf("got %q of version %q, want %q of 42", names, list.ResourceVersion, want)
 	}
 	if first := list.Items[0]; first.Spec.VolumeName != "pvc-a" || first.Annotations[api.AnnotationSelectedNode] != "node-1" {
@@ -165,16 +191,16 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestWatch: the client gets a deletion for an object that no longer concerns the node; a clone comes after its source.
+// TestWatch: the client gets a deletion for an object that no longer concerns the node.
 func TestWatch(t *testing.T) {
 	event := func(kind watch.EventType, c *corev1.PersistentVolumeClaim) metav1.WatchEvent {
 		e := metav1.WatchEvent{Type: string(kind)}
 		e.Object.Raw = encode(t, typed(c))
 		return e
 	}
-	s := &apiServer{claims: []corev1.PersistentVolumeClaim{*bound("source", "node-2")}, events: []metav1.WatchEvent{
+	s := &apiServer{events: []metav1.WatchEvent{
 		event(watch.Added, bound("a", "node-1")), event(watch.Added, bound("b", "node-2")), event(watch.Modified, bound("c", "node-2")),
-		event(watch.Added, cloneOf("source")), event(watch.Modified, bound("a", "node-1")), event(watch.Deleted, bound("b", "node-2")),
+		event(watch.Added, cloneOf("b")), event(watch.Modified, bound("a", "node-1")), event(watch.Deleted, bound("b", "node-2")),
 		event(watch.Bookmark, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9"}}),
 	}}
 	events, err := client(t, s.start(t)).Get().AbsPath(claims).Param("watch", "true").Watch(t.Context())
@@ -191,7 +217,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("the client needs no more than the name: %+v", c)
 		}
 	}
-	want := []string{"ADDED a 7", "DELETED c 7", "ADDED source 7", "ADDED clone 7", "MODIFIED a 7", "DELETED b 7", "BOOKMARK  9"}
+	want := []string{"ADDED a 7", "DELETED c 7", "ADDED clone 7", "MODIFIED a 7", "DELETED b 7", "BOOKMARK  9"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -199,7 +225,7 @@ func TestWatch(t *testing.T) {
 
 // TestTokens: for every request the proxy sends the client's token and never the driver's.
 func TestTokens(t *testing.T) {
-	s := &apiServer{claims: []corev1.PersistentVolumeClaim{*cloneOf("source")}}
+	s := &apiServer{}
 	address := s.start(t)
 	insecure := rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	transport, err := rest.TransportFor(&insecure)

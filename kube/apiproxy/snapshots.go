@@ -6,23 +6,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // snapshotFilter passes on the VolumeSnapshots that csi-provisioner looks for in its cache. They are custom resources: the API server
 // has no protobuf encoding of them.
-type snapshotFilter struct{}
+type snapshotFilter struct{ log *slog.Logger }
 
 // list returns the list with the kept items. It reads one item at a time.
-func (f snapshotFilter) list(body io.Reader) ([]byte, error) {
+func (f snapshotFilter) list(body io.Reader) ([][]byte, error) {
 	in, kept := json.NewDecoder(body), &bytes.Buffer{}
 	if err := f.fields(in, kept); err != nil {
 		return nil, fmt.Errorf("the API server's list is incomplete: %w", noEOF(err))
 	}
-	return kept.Bytes(), nil
+	return [][]byte{kept.Bytes()}, nil
 }
 
 // fields copies the fields of a list, with the kept items.
@@ -70,7 +73,7 @@ func (f snapshotFilter) items(in *json.Decoder, kept *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		if snapshotConcerns(snapshot) {
+		if f.concerns(snapshot, len(item)) {
 			kept.WriteString(separator)
 			kept.Write(item)
 			separator = ","
@@ -128,7 +131,7 @@ func (f snapshotFilter) event(frame []byte) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case snapshotConcerns(snapshot):
+	case f.concerns(snapshot, len(e.Object.Raw)):
 		return frame, nil
 	case watch.EventType(e.Type) == watch.Added:
 		return nil, nil
@@ -137,6 +140,18 @@ func (f snapshotFilter) event(frame []byte) ([]byte, error) {
 	gone := metav1.WatchEvent{Type: string(watch.Deleted)}
 	gone.Object.Object = &metav1.PartialObjectMetadata{TypeMeta: snapshot.TypeMeta, ObjectMeta: identity(snapshot)}
 	return json.Marshal(gone)
+}
+
+// concerns reports whether the client needs a VolumeSnapshot, which the API server encodes in size bytes.
+func (f snapshotFilter) concerns(snapshot metav1.Object, size int) bool {
+	if !snapshotConcerns(snapshot) {
+		return false
+	}
+	if size > api.MaxObject {
+		warnOfSize(f.log, "VolumeSnapshot", snapshot, size)
+		return false
+	}
+	return true
 }
 
 func decodeSnapshot(raw []byte) (*metav1.PartialObjectMetadata, error) {

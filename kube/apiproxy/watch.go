@@ -29,11 +29,10 @@ func (f *filter) watch(w http.ResponseWriter, body io.Reader) error {
 			return err
 		}
 		buffer = frame
-		out, err := f.event(frame)
-		if err != nil {
+		if frame, err = f.event(frame); err != nil {
 			return err
 		}
-		for _, frame := range out {
+		if frame != nil {
 			if err := writeFrame(w, frame); err != nil {
 				return err
 			}
@@ -46,48 +45,30 @@ func (f *filter) watch(w http.ResponseWriter, body io.Reader) error {
 	}
 }
 
-// event returns the frames that replace one.
-func (f *filter) event(frame []byte) ([][]byte, error) {
+// event returns the frame that replaces one; nil: none does.
+func (f *filter) event(frame []byte) ([]byte, error) {
 	var e metav1.WatchEvent
 	if err := e.Unmarshal(frame); err != nil {
 		return nil, fmt.Errorf("cannot decode an event of a watch: %w", err)
 	}
 	kind := watch.EventType(e.Type)
 	if kind != watch.Added && kind != watch.Modified && kind != watch.Deleted {
-		return [][]byte{frame}, nil // bookmarks and errors
+		return frame, nil // bookmarks and errors
 	}
 	o, err := f.decode(e.Object.Raw)
 	if err != nil {
 		return nil, err
 	}
-	source := f.note(o, kind == watch.Deleted)
+	f.note(o, kind == watch.Deleted)
 	switch {
-	case source != "":
-		return f.afterSource(frame, o.GetNamespace(), source)
 	case kind == watch.Deleted: // harmless if the client does not have the object
-		return [][]byte{frame}, nil
-	case f.kind.concerns(o, f.node), f.sources.has(keyOf(o)):
-		return [][]byte{frame}, nil
+		return frame, nil
+	case f.concerns(o, len(e.Object.Raw)):
+		return frame, nil
 	case kind == watch.Added:
 		return nil, nil
 	}
-	// It may have concerned the node before.
-	gone, err := f.gone(o)
-	return [][]byte{gone}, err
-}
-
-// afterSource returns the event of a clone after one with its source: csi-provisioner reads the source from its cache, and the source
-// may be bound on another node. After an error the client resumes its watch at the event.
-func (f *filter) afterSource(frame []byte, namespace, name string) ([][]byte, error) {
-	source, err := f.source(namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	if source == nil {
-		return [][]byte{frame}, nil
-	}
-	first, err := encodeEvent(watch.Added, source)
-	return [][]byte{first, frame}, err
+	return f.gone(o) // it may have concerned the node before
 }
 
 // gone encodes the deletion event of an object.
@@ -128,10 +109,10 @@ func readFrame(in io.Reader, buffer []byte) ([]byte, error) {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(length[:])
-	if n > maxObject {
-		return nil, fmt.Errorf("the API server announces an event of %d bytes; at most %d are accepted", n, maxObject)
+	if n > maxAnswer {
+		return nil, fmt.Errorf("the API server announces an event of %d bytes; at most %d are accepted", n, maxAnswer)
 	}
-	if uint32(cap(buffer)) < n { //nolint:gosec // below maxObject
+	if uint32(cap(buffer)) < n { //nolint:gosec // below maxAnswer
 		buffer = make([]byte, n)
 	}
 	frame := buffer[:n]
@@ -143,7 +124,7 @@ func readFrame(in io.Reader, buffer []byte) ([]byte, error) {
 
 func writeFrame(w io.Writer, frame []byte) error {
 	var length [lengthBytes]byte
-	binary.BigEndian.PutUint32(length[:], uint32(len(frame))) //nolint:gosec // below maxObject
+	binary.BigEndian.PutUint32(length[:], uint32(len(frame))) //nolint:gosec // below maxAnswer
 	if _, err := w.Write(length[:]); err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
@@ -146,10 +147,10 @@ func Last(o any) any {
 	return o
 }
 
-// Get reads an object; false: it does not exist. A tenant may write a name into a claim or pod that no object can have. Get
-// treats it as missing: client-go would refuse the request, and the caller would retry forever.
+// Get reads an object; false: it does not exist. A tenant may write a name into a claim or pod that no object can have, of any length. Get
+// treats it as missing: client-go or the API server would refuse the request, and the caller would retry forever.
 func Get(ctx context.Context, client rest.Interface, resource, namespace, name string, into runtime.Object) (bool, error) {
-	if name == "" || len(rest.IsValidPathSegmentName(name)) > 0 || len(rest.IsValidPathSegmentName(namespace)) > 0 {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 || namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0 {
 		return false, nil
 	}
 	request := client.Get().Resource(resource).Name(name)
