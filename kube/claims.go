@@ -265,7 +265,7 @@ func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCla
 		return kept
 	}
 	maps.DeleteFunc(kept.Annotations, func(name, _ string) bool {
-		return !slices.Contains([]string{api.AnnotationSelectedNode, api.AnnotationStorageProvisioner, api.AnnotationStorageProvisionerBeta, api.AnnotationNoNodeExpansion, api.AnnotationTrimInterval}, name)
+		return !slices.Contains([]string{api.AnnotationSelectedNode, api.AnnotationStorageProvisioner, api.AnnotationStorageProvisionerBeta, api.AnnotationStorageClassBeta, api.AnnotationNoNodeExpansion, api.AnnotationTrimInterval}, name)
 	})
 	kept.Spec.VolumeName, kept.Spec.StorageClassName, kept.Status.Phase = claim.Spec.VolumeName, claim.Spec.StorageClassName, claim.Status.Phase
 	if isOpen(claim) {

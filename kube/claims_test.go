@@ -77,3 +77,16 @@ func TestTrimInterval(t *testing.T) {
 		}
 	}
 }
+
+// TestOldClassAnnotation: the store keeps the class that Kubernetes sees.
+func TestOldClassAnnotation(t *testing.T) {
+	store := newClaimStore("node-1", func(string) {})
+	old := kubetest.Claim("old", "late", "")
+	old.Annotations = map[string]string{api.AnnotationStorageClassBeta: "ebs"}
+	if err := store.Add(old); err != nil {
+		t.Fatal(err)
+	}
+	if kept, ok := store.waiting("ns/old"); !ok || kubeclient.ClassOf(kept) != "ebs" {
+		t.Errorf("kept %v", kept)
+	}
+}

@@ -49,10 +49,7 @@ func boundCause(claim corev1.PersistentVolumeClaim) *Cause {
 }
 
 func classOf(claim corev1.PersistentVolumeClaim) string {
-	if claim.Spec.StorageClassName == nil {
-		return ""
-	}
-	return *claim.Spec.StorageClassName
+	return api.ClassOf(claim.Annotations, claim.Spec.StorageClassName)
 }
 
 // refusedByAll is why all drivers that report refuse the class' parameters; "": some accepts them.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
@@ -35,7 +36,7 @@ func checkClaims(f *facts, found func(where, what, fix string)) {
 	reported, more := 0, 0
 	namespaces := map[string]*whyFacts{}
 	for _, claim := range f.claims {
-		class := f.classNamed(claim.Spec.StorageClassName)
+		class := f.classNamed(api.ClassOf(claim.Annotations, claim.Spec.StorageClassName))
 		if claim.Status.Phase != corev1.ClaimPending || class == nil || f.isRefused(class.Name) {
 			continue
 		}
@@ -72,11 +73,8 @@ func reportClaim(a pending.Answer, claim corev1.PersistentVolumeClaim, found fun
 }
 
 // classNamed returns the driver's class with that name, or nil if the class is another driver's or does not exist.
-func (f *facts) classNamed(name *string) *storagev1.StorageClass {
-	if name == nil {
-		return nil
-	}
-	i := slices.IndexFunc(f.classes, func(class storagev1.StorageClass) bool { return class.Name == *name })
+func (f *facts) classNamed(name string) *storagev1.StorageClass {
+	i := slices.IndexFunc(f.classes, func(class storagev1.StorageClass) bool { return class.Name == name })
 	if i < 0 {
 		return nil
 	}

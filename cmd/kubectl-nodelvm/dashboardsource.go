@@ -126,10 +126,7 @@ func dashboardClaim(claim *corev1.PersistentVolumeClaim) (dashboard.Claim, bool)
 	if !sized {
 		size = claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	}
-	class := ""
-	if claim.Spec.StorageClassName != nil {
-		class = *claim.Spec.StorageClassName
-	}
+	class := api.ClassOf(claim.Annotations, claim.Spec.StorageClassName)
 	return dashboard.Claim{Claim: claim.Namespace + "/" + claim.Name, Node: node, Class: class, Phase: string(claim.Status.Phase),
 		Volume: claim.Spec.VolumeName, Size: inventory.Bytes(size.Value())}, true
 }

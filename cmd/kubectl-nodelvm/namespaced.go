@@ -58,10 +58,7 @@ func claimRowsOf(claims []corev1.PersistentVolumeClaim, users map[string][]user,
 			size = claim.Spec.Resources.Requests[corev1.ResourceStorage]
 		}
 		row := volumeRow{Claim: key, Node: claim.Annotations[api.AnnotationSelectedNode], Size: inventory.Bytes(size.Value()), PV: claim.Spec.VolumeName,
-			Created: claim.CreationTimestamp.Time}
-		if claim.Spec.StorageClassName != nil {
-			row.Class = *claim.Spec.StorageClassName
-		}
+			Class: api.ClassOf(claim.Annotations, claim.Spec.StorageClassName), Created: claim.CreationTimestamp.Time}
 		for _, u := range users[key] {
 			row.Pods = append(row.Pods, u.name)
 		}

@@ -132,10 +132,9 @@ func (w *whyFacts) nodeOfClaim(claim *corev1.PersistentVolumeClaim) string {
 // facts returns the facts about one claim.
 func (w *whyFacts) facts(claim corev1.PersistentVolumeClaim) pending.Facts {
 	f := pending.Facts{Claim: claim, OtherVolumes: map[string]string{}, Source: w.source(&claim)}
-	if name := claim.Spec.StorageClassName; name != nil {
-		if i := slices.IndexFunc(w.classes, func(class storagev1.StorageClass) bool { return class.Name == *name }); i >= 0 {
-			f.Class = &w.classes[i]
-		}
+	name := api.ClassOf(claim.Annotations, claim.Spec.StorageClassName)
+	if i := slices.IndexFunc(w.classes, func(class storagev1.StorageClass) bool { return class.Name == name }); i >= 0 {
+		f.Class = &w.classes[i]
 	}
 	for _, pod := range w.pods {
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed

@@ -11,8 +11,8 @@ import (
 
 const provisioner = "volume.kubernetes.io/storage-provisioner"
 
-// TestClaimsOfOtherClasses: a node writes only claims of the driver's classes, and claims without one. It protects the source of a
-// clone whatever its class.
+// TestClaimsOfOtherClasses: a node writes only claims and capacities of the driver's classes, and claims without one. It protects the
+// source of a clone whatever its class.
 func TestClaimsOfOtherClasses(t *testing.T) {
 	policy := shippedPolicy(t, "nodelvm-volume-class")
 	validator := compile(t, policy)
@@ -20,6 +20,9 @@ func TestClaimsOfOtherClasses(t *testing.T) {
 		class := "local"
 		pvc.Spec.StorageClassName = &class
 		return pvc
+	}
+	beta := func(class string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+		return annotated("volume.beta.kubernetes.io/storage-class", class, pvc)
 	}
 	const ours, others, refused = "nodelvm.io", "other.io", "whose provisioner is other.io"
 	expansion := request{sub: "status", before: local(bound("")), now: growing(local(bound("")))}
@@ -35,6 +38,12 @@ func TestClaimsOfOtherClasses(t *testing.T) {
 		{"give another driver's claim back", "local", others, refused, request{before: local(claim("node-1")), now: local(claim(""))}},
 		{"take a copy", "local", ours, "", request{before: copying("VolumeSnapshot", local(claim(""))), now: copying("VolumeSnapshot", local(claim("node-1")))}},
 		{"take another driver's copy", "local", others, refused, request{before: copying("VolumeSnapshot", local(claim(""))), now: copying("VolumeSnapshot", local(claim("node-1")))}},
+		{"take another driver's copy by the old annotation", "local", others, refused, request{before: beta("local", copying("VolumeSnapshot", claim(""))), now: beta("local", copying("VolumeSnapshot", claim("node-1")))}},
+		{"take a copy by the old annotation, whose field says otherwise", "local", others, "", request{before: beta("ours", copying("VolumeSnapshot", local(claim("")))), now: beta("ours", copying("VolumeSnapshot", local(claim("node-1"))))}},
+		{"publish its capacity", "local", ours, "", request{now: capacity("node-1")}},
+		{"publish capacity for another driver's class", "local", others, refused, request{now: capacity("node-1")}},
+		{"update what it published for another driver's class", "local", others, refused, request{before: capacity("node-1"), now: capacity("node-1")}},
+		{"publish its capacity beside another driver's class", "other", others, "", request{now: capacity("node-1")}},
 		{"protect the source of a copy", "local", others, "", request{before: local(bound("")), now: finalized(cloning, local(bound("")))}},
 		{"protect, and annotate", "local", others, refused, request{before: local(bound("")), now: annotated("a", "b", finalized(cloning, local(bound(""))))}},
 		{"protect by way of the status", "local", others, refused, request{sub: "status", before: local(bound("")), now: finalized(cloning, local(bound("")))}},

@@ -1,7 +1,6 @@
 package janitor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -104,7 +103,7 @@ func (r *janitorRound) boundTo(ctx context.Context, pv *corev1.PersistentVolume,
 // releases reports whether the storage class of a volume says release. The claim must have the same class.
 func (r *janitorRound) releases(ctx context.Context, pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	name := pv.Spec.StorageClassName
-	if claim != nil && cmp.Or(claim.Annotations[corev1.BetaStorageClassAnnotation], kubeclient.ClassOf(claim)) != name {
+	if claim != nil && kubeclient.ClassOf(claim) != name {
 		return false, nil
 	}
 	class, err := r.class(ctx, name)

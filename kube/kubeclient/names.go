@@ -5,7 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // Kinds of objects.
@@ -20,7 +21,7 @@ const (
 func KeyOf(claim *corev1.PersistentVolumeClaim) string { return claim.Namespace + "/" + claim.Name }
 
 func ClassOf(claim *corev1.PersistentVolumeClaim) string {
-	return ptr.Deref(claim.Spec.StorageClassName, "")
+	return api.ClassOf(claim.Annotations, claim.Spec.StorageClassName)
 }
 
 const BackoffFirst = time.Second
