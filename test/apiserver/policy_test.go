@@ -237,6 +237,7 @@ func TestPolicyForOtherObjects(t *testing.T) {
 	expectTried(t,
 		tried{"publish", "", publish(func(*storagev1.CSIStorageCapacity) {})},
 		tried{"publish elsewhere", capacity, publish(func(c *storagev1.CSIStorageCapacity) { c.NodeTopology.MatchLabels[topology] = "x" })},
+		tried{"publish for another driver's class", ofOther, publish(func(c *storagev1.CSIStorageCapacity) { c.StorageClassName = otherClass(t) })},
 		tried{"publish for another owner", capacity, publish(func(c *storagev1.CSIStorageCapacity) { c.OwnerReferences[0].UID = "x" })},
 		tried{"publish with a label", capacity, publish(func(c *storagev1.CSIStorageCapacity) { c.Labels["a"] = "b" })},
 		tried{"write an event", "", tell(driver)},
@@ -247,5 +248,29 @@ func TestPolicyForOtherObjects(t *testing.T) {
 		tried{"retarget a content", content, patch(`{"spec": {"deletionPolicy": "Delete"}}`)},
 		tried{"note another snapshot", content, patch(`{"status": {"snapshotHandle": "`+groupUUID+`/s-0123456789abcdef0123456789abcdef"}}`, "status")},
 		tried{"note the snapshot", "", patch(`{"status": {"readyToUse": true, "snapshotHandle": "`+groupUUID+`/old"}}`, "status")},
+	)
+}
+
+// TestPolicyForNodes: no node can get another node's topology label, not even with an admin's account.
+func TestPolicyForNodes(t *testing.T) {
+	here := newNode(t, "a")
+	nodes := admin.CoreV1().Nodes()
+	create := func(label string) error {
+		_, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "thief", Labels: map[string]string{topology: label}}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	label := func(value string, sub ...string) error {
+		_, err := nodes.Patch(t.Context(), here.name, types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"labels": {%q: %q}}}`, topology, value), metav1.PatchOptions{}, sub...)
+		return err
+	}
+	const other = "can only be"
+	expectTried(t,
+		tried{"register with the label", "", create("thief")},
+		tried{"register as another node", other, create(here.name)},
+		tried{"become another node", other, label("thief")},
+		tried{"become another node by way of the status", other, label("thief", "status")},
+		tried{"set the label", "", label(here.name)},
+		tried{"set the label with the status", "", label(here.name, "status")},
 	)
 }
