@@ -17,8 +17,8 @@ import (
 // publishes is a lower bound, and a learned capacity only grows, except if a new node without a volume publishes less for long.
 
 const (
-	// settled is how long a node's capacity must not change before a group learns it. The watches of capacity and of claims are not
-	// ordered: the capacity that a new volume leaves may arrive before the claim that shows that the node is in use.
+	// settled is how long a node's capacity must not change before a group learns it. The capacity that a new volume leaves may arrive before
+	// the PersistentVolume that shows that the node is in use. A claim shows nothing: a tenant can write any node into it.
 	settled = 30 * time.Second
 
 	// steady is how long a new node's capacity must not change before it lowers that of its group. It is longer than the default

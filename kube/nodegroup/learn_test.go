@@ -100,7 +100,7 @@ func (s *simulation) round() (capacity string) {
 	s.t.Helper()
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local", UID: "1"}, Provisioner: api.DriverName}
 	for store, list := range map[interface{ Replace([]any, string) error }][]any{
-		s.view.nodes: slices.Collect(maps.Values(s.nodes)), s.view.volumes: slices.Collect(maps.Values(s.volumes)), s.view.claims: nil,
+		s.view.nodes: slices.Collect(maps.Values(s.nodes)), s.view.volumes: slices.Collect(maps.Values(s.volumes)),
 		s.view.classes: {class}, s.view.capacities: slices.Collect(maps.Values(s.capacities)),
 	} {
 		if err := store.Replace(list, ""); err != nil {

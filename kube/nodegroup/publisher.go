@@ -109,24 +109,22 @@ type view struct {
 	namespace  string
 	nodes      *kubeclient.FilteredStore[node]
 	volumes    *kubeclient.FilteredStore[string] // by name: the node
-	claims     *kubeclient.FilteredStore[string] // without a volume, by namespace/name: the selected node
 	classes    *kubeclient.FilteredStore[class]
 	capacities *kubeclient.FilteredStore[*storagev1.CSIStorageCapacity]
 
 	memory memory
 
 	mu   sync.Mutex
-	used map[string]bool // nodes that had a volume, or a claim that waits for one, since the last round
+	used map[string]bool // nodes that had a volume since the last round
 }
 
 func newView(client *kubeclient.Client, namespace string) *view {
 	v := &view{client: client, namespace: namespace, used: map[string]bool{}}
 	v.nodes = kubeclient.NewFilteredStore(keepNode)
 	v.volumes = kubeclient.NewFilteredStore(keepVolume)
-	v.claims = kubeclient.NewFilteredStore(keepClaim)
 	v.classes = kubeclient.NewFilteredStore(keepClass)
 	v.capacities = kubeclient.NewFilteredStore(keepCapacity)
-	v.volumes.Changed, v.claims.Changed = v.use, v.use
+	v.volumes.Changed = v.use
 	return v
 }
 
@@ -135,9 +133,6 @@ func (v *view) watch(ctx context.Context, parts *sync.WaitGroup) {
 	parts.Go(func() { kubeclient.Reflect(ctx, core, "nodes", "", &corev1.Node{}, v.nodes) })
 	parts.Go(func() {
 		kubeclient.Reflect(ctx, core, "persistentvolumes", "", &corev1.PersistentVolume{}, v.volumes)
-	})
-	parts.Go(func() {
-		kubeclient.Reflect(ctx, core, "persistentvolumeclaims", "", &corev1.PersistentVolumeClaim{}, v.claims)
 	})
 	parts.Go(func() { kubeclient.Reflect(ctx, storage, "storageclasses", "", &storagev1.StorageClass{}, v.classes) })
 	parts.Go(func() {
@@ -165,13 +160,13 @@ func (v *view) takeUsed() map[string]bool {
 
 // state returns the content of the watches; false: not all lists have arrived.
 func (v *view) state(now time.Time) (state, bool) {
-	if !v.nodes.IsSynced() || !v.volumes.IsSynced() || !v.claims.IsSynced() || !v.classes.IsSynced() || !v.capacities.IsSynced() {
+	if !v.nodes.IsSynced() || !v.volumes.IsSynced() || !v.classes.IsSynced() || !v.capacities.IsSynced() {
 		return state{}, false
 	}
 	s := state{now: now, nodes: v.nodes.All(), classes: v.classes.All(), existing: map[string]*storagev1.CSIStorageCapacity{}}
 	used := v.takeUsed()
 	present := map[string]bool{}
-	for _, on := range append(v.volumes.All(), v.claims.All()...) {
+	for _, on := range v.volumes.All() {
 		present[on], used[on] = true, true
 	}
 	for i, n := range s.nodes {
@@ -216,15 +211,6 @@ func keepVolume(o any) (string, bool) {
 		return "", false
 	}
 	on := pending.NodeOf(pv)
-	return on, on != ""
-}
-
-func keepClaim(o any) (string, bool) {
-	claim, ok := o.(*corev1.PersistentVolumeClaim)
-	if !ok || claim.Spec.VolumeName != "" {
-		return "", false
-	}
-	on := claim.Annotations[api.AnnotationSelectedNode]
 	return on, on != ""
 }
 

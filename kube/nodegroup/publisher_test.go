@@ -1,13 +1,18 @@
 package nodegroup
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,5 +53,48 @@ func TestWithoutGroupsThePublisherDeletesTheObjectsOfFormerOnes(t *testing.T) {
 	slices.Sort(requests)
 	if want := []string{"DELETE /one", "DELETE /two", "GET "}; !slices.Equal(requests, want) {
 		t.Errorf("got the requests %q, want %q", requests, want)
+	}
+}
+
+// TestNoGroupLearnsFromClaims: a tenant can name any node in an unbound claim, and so make it look used. The Publisher knows no claims.
+func TestNoGroupLearnsFromClaims(t *testing.T) {
+	var mu sync.Mutex
+	watched := map[string]bool{}
+	kinds := map[string]metav1.TypeMeta{
+		"nodes": {APIVersion: "v1", Kind: "NodeList"}, "persistentvolumes": {APIVersion: "v1", Kind: "PersistentVolumeList"},
+		"persistentvolumeclaims": {APIVersion: "v1", Kind: "PersistentVolumeClaimList"}, "storageclasses": {APIVersion: "storage.k8s.io/v1", Kind: "StorageClassList"},
+		"csistoragecapacities": {APIVersion: "storage.k8s.io/v1", Kind: "CSIStorageCapacityList"},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		resource := path.Base(r.URL.Path)
+		mu.Lock()
+		watched[resource] = true
+		mu.Unlock()
+		switch query := r.URL.Query(); {
+		case query.Get("sendInitialEvents") != "":
+			w.WriteHeader(http.StatusUnprocessableEntity) // the client falls back to lists
+		case query.Get("watch") != "":
+			<-r.Context().Done()
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(metav1.PartialObjectMetadataList{TypeMeta: kinds[resource], ListMeta: metav1.ListMeta{ResourceVersion: "1"}})
+		}
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var parts sync.WaitGroup
+	v := newView(client, "ns")
+	v.watch(ctx, &parts)
+	for known := false; !known; time.Sleep(5 * time.Millisecond) {
+		_, known = v.state(time.Now())
+	}
+	cancel()
+	parts.Wait()
+	if got, want := slices.Sorted(maps.Keys(watched)), []string{"csistoragecapacities", "nodes", "persistentvolumes", "storageclasses"}; !slices.Equal(got, want) {
+		t.Errorf("the Publisher watches %q, want %q", got, want)
 	}
 }

@@ -22,7 +22,7 @@ type node struct {
 	labels  map[string]string
 	machine string // its name and the UUID of the machine: those of a Node that registers again
 	ready   bool
-	used    bool // it has a volume, or a claim that waits for one
+	used    bool // it has a volume
 	isNew   bool // this process has seen its machine since its first registration, and never with a volume
 }
 
