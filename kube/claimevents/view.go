@@ -103,9 +103,10 @@ func keepNode(o any) (corev1.Node, bool) {
 	return kept, true
 }
 
+// keepClaim keeps the claims that wait, and none that csi-provisioner does not get for its size.
 func keepClaim(o any) (corev1.PersistentVolumeClaim, bool) {
 	c, ok := o.(*corev1.PersistentVolumeClaim)
-	if !ok || c.Spec.VolumeName != "" || c.DeletionTimestamp != nil || kubeclient.ClassOf(c) == "" {
+	if !ok || c.Size() > api.MaxObject || c.Spec.VolumeName != "" || c.DeletionTimestamp != nil || kubeclient.ClassOf(c) == "" {
 		return corev1.PersistentVolumeClaim{}, false
 	}
 	return *c, true
