@@ -92,7 +92,7 @@ func planNewSnapshot(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, spec lvm
 	}
 	growth, err := p.Growth(lv.Extents, 0, v.Class, v.Cluster)
 	if err != nil {
-		return refuse(err)
+		return refuse(lvm.Errorf(lvm.KindOf(err), "%w; a snapshot counts as much as its volume there, %s: delete snapshots or volumes, and limit the number of snapshots with a ResourceQuota", err, v.Size))
 	}
 	return SnapshotPlacement{Snapshot: sn, Group: g, Pool: growth}, nil
 }

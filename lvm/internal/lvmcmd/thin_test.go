@@ -119,8 +119,8 @@ func TestSnapshotsCountAsProvisioned(t *testing.T) {
 		for ; ; n++ {
 			p, err := alloc.PlanSnapshot(s, fixture.TestCluster, lvm.SnapshotSpec{Name: fmt.Sprint(n), Source: v.ID})
 			if err != nil {
-				if lvm.KindOf(err) != lvm.KindInsufficientCapacity {
-					t.Fatal(err)
+				if says := "counts as much as its volume there, 480 MiB"; lvm.KindOf(err) != lvm.KindInsufficientCapacity || !strings.Contains(err.Error(), says) {
+					t.Fatalf("%v; want an error that says %q", err, says)
 				}
 				break
 			}
