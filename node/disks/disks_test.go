@@ -42,6 +42,7 @@ func machine(t *testing.T) (root string, s system) {
 		"sys/class/block/nvme0n1/device/model": "FAST 1T", "sys/class/block/nvme0n1/device/serial": "S2   ", "sys/class/block/nvme0n1/wwid": "eui.01",
 		"sys/class/block/vda/serial": "\x1b[2Jvirt\xff" + strings.Repeat("x", 200), "sys/class/block/md0/md/level": "raid1\n",
 		"sys/class/block/dm-3/dm/uuid": "mpath-36000\n", "sys/class/block/dm-3/slaves/sda": "",
+		"sys/class/block/dm-3/slaves/removed":      "-> ../../../../devices/pci0000:00/ata2/block/removed",
 		"dev/disk/by-path/pci-0000:01:00.0-nvme-1": "-> ../../nvme0n1", "dev/disk/by-path/pci-0000:01:00.0-nvme-1-part1": "-> ../../nvme0n1p1",
 	})
 	for _, name := range []string{"sda", "sda1", "nvme0n1", "vda", "md0", "dm-3"} {

@@ -2,6 +2,7 @@ package disks
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -58,10 +59,16 @@ func (s system) wholeDisk(name string) (string, error) {
 		return dir, nil
 	}
 	paths, err := os.ReadDir(filepath.Join(dir, "slaves"))
-	if err != nil || len(paths) == 0 {
-		return dir, err
+	if err != nil {
+		return "", err
 	}
-	return filepath.EvalSymlinks(filepath.Join(s.sys, "class/block", paths[0].Name()))
+	for _, path := range paths {
+		// The kernel keeps the link to a removed path until multipathd drops it: it leads nowhere.
+		if _, err := os.Stat(filepath.Join(dir, "slaves", path.Name())); !errors.Is(err, os.ErrNotExist) {
+			return filepath.EvalSymlinks(filepath.Join(s.sys, "class/block", path.Name()))
+		}
+	}
+	return dir, nil
 }
 
 // unitSerial reads a SCSI disk's page "unit serial number" (SPC-6, page 80h): four bytes, and the number.

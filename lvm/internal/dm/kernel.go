@@ -72,7 +72,10 @@ func (k Kernel) Device(uuid string) (string, bool, error) {
 		return path, active, err
 	}
 	where := ondisk.Positions{Sys: k.Sys, Proc: k.Proc, Dev: k.Dev}
-	if pos := where.OfVolume(filepath.Base(path)); pos.Standing > ondisk.StandsOnNothing {
+	switch pos := where.OfVolume(filepath.Base(path)); {
+	case pos.Standing > ondisk.StandsOnVolume:
+		return "", false, lvm.Errorf(lvm.KindConflict, "device %s has this volume's UUID, but the driver cannot confirm that it is the volume: %s (dmsetup ls --tree shows more)", path, pos.Reason)
+	case pos.Standing == ondisk.StandsOnVolume:
 		return "", false, lvm.Errorf(lvm.KindConflict, "device %s has this volume's UUID but is not the volume: %s; find what activated it (dmsetup ls --tree), and remove it (dmsetup remove)", path, pos.Reason)
 	}
 	return path, true, nil

@@ -79,6 +79,8 @@ func (s *deviceScan) work() {
 		p := s.read(device, before)
 		if (p.err != nil || p.Standing != StandsOnDisks) && s.disks.gone(device) {
 			p = probe{device: device}
+		} else if last, lost := p.lost(before); lost {
+			p = last
 		}
 		finish(p)
 		s.mu.Lock()

@@ -15,18 +15,25 @@ func assemble(probes []probe, component func(name string) (bool, error)) (lvm.St
 	var pvs []probe
 	var unknown []string // unresponsive devices that never answered
 	for _, p := range probes {
-		if p.Standing == standsUnknown || p.Standing == StandsOnNothing {
+		if p.err == nil && p.Standing != StandsOnDisks && p.Standing != StandsOnVolume {
 			state.Skipped = append(state.Skipped, fmt.Sprintf("%s is not searched for volume groups: %s", p.device.Path, p.Reason))
+		}
+		part := false
+		if p.label != nil && p.Standing == StandsOnDisks {
+			var err error
+			part, err = component(p.device.Name)
+			p.err = errors.Join(p.err, err)
+		}
+		if part {
+			continue
+		}
+		if p.err != nil {
+			state.UnreadDevices = append(state.UnreadDevices, fmt.Sprintf("%s could not be read: %v", p.device.Path, p.err))
 		}
 		if p.Standing != StandsOnDisks {
 			continue
 		}
 		if p.label != nil {
-			part, err := component(p.device.Name)
-			if part {
-				continue
-			}
-			p.err = errors.Join(p.err, err)
 			pvs = append(pvs, p)
 		} else if p.silent() {
 			unknown = append(unknown, p.device.Path)
@@ -35,9 +42,6 @@ func assemble(probes []probe, component func(name string) (bool, error)) (lvm.St
 			state.Unresponsive = append(state.Unresponsive, p.device.Path)
 		} else {
 			state.Devices = append(state.Devices, p.device.Path)
-		}
-		if p.err != nil {
-			state.UnreadDevices = append(state.UnreadDevices, fmt.Sprintf("%s could not be read: %v", p.device.Path, p.err))
 		}
 	}
 	copies, refused := readCopies(pvs)

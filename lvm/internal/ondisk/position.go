@@ -15,6 +15,7 @@ type Standing int
 
 const (
 	StandsOnDisks   Standing = iota // a disk of the node, or made of disks only
+	standsOnRemoved                 // made of devices that were removed since, so its content cannot be read
 	StandsOnNothing                 // a device-mapper device without a disk below it, so without content
 	StandsOnVolume                  // a volume, or made of one
 	standsUnknown                   // what it is made of is unknown
@@ -24,6 +25,7 @@ const (
 type position struct {
 	Standing
 	Reason string // why it may not have a physical volume; "": it may
+	err    error  // why the kernel did not say what it is made of; nil: it did
 }
 
 // Positions is the only code that decides which block devices may have a physical volume of the node's groups. It uses device
@@ -45,11 +47,18 @@ const maxStack = 16
 const majorMemory = "1:"
 
 func positionOnVolume(name string) position {
-	return position{StandsOnVolume, fmt.Sprintf("it is on the logical volume %s: the driver does not search the content of volumes for volume groups", name)}
+	return position{Standing: StandsOnVolume, Reason: fmt.Sprintf("it is on the logical volume %s: the driver does not search the content of volumes for volume groups", name)}
 }
 
 func positionUnknown(format string, args ...any) position {
-	return position{standsUnknown, "cannot determine what it is made of: " + fmt.Sprintf(format, args...)}
+	return position{Standing: standsUnknown, Reason: "cannot determine what it is made of: " + fmt.Sprintf(format, args...)}
+}
+
+// positionUnread is positionUnknown for an error of the kernel: the device may have a physical volume.
+func positionUnread(err error) position {
+	pos := positionUnknown("%v", err)
+	pos.err = errors.New(pos.Reason)
+	return pos
 }
 
 // of returns the position of a device whose position is not constant. held is its descriptor, or notOpen.
@@ -69,7 +78,7 @@ func (p Positions) Walk(name string, depth int) position {
 		return positionUnknown("more than %d devices are made of one another", maxStack)
 	}
 	if pos, constant, err := p.constant(name, depth); err != nil {
-		return positionUnknown("%v", err)
+		return positionUnread(err)
 	} else if constant {
 		return pos
 	}
@@ -80,65 +89,56 @@ func (p Positions) Walk(name string, depth int) position {
 func (p Positions) made(name string, held, depth int) position {
 	whole, err := p.whole(name)
 	if err != nil {
-		return positionUnknown("%v", err)
+		return positionUnread(err)
 	}
 	if whole != "" {
 		return p.Walk(whole, depth+1)
 	}
-	below, err := ReadNames(p.path(name, "slaves"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return positionUnknown("%v", err)
+	below, removed, err := p.slaves(name)
+	if err != nil {
+		return positionUnread(err)
 	}
 	if len(below) > 0 {
 		return p.all(below, depth)
+	}
+	if len(removed) > 0 {
+		return positionRemoved(name, removed...)
 	}
 	if p.HasAttribute(name, "loop/backing_file") {
 		return p.loop(name, held, depth)
 	}
 	if p.HasAttribute(name, "dm/uuid") {
-		return position{StandsOnNothing, fmt.Sprintf("%s is a device-mapper device with no device below it", name)}
+		return position{Standing: StandsOnNothing, Reason: fmt.Sprintf("%s is a device-mapper device with no device below it", name)}
 	}
 	return positionUnknown("%s is no disk, and the kernel names no device below it", name)
 }
 
 // OfVolume returns the position of what is below all of LVM's devices of a logical volume. A volume on nothing has no content.
-func (p Positions) OfVolume(name string) position { return p.volume(name, 0) }
-
-func (p Positions) volume(name string, depth int) position {
-	below, err := ReadNames(p.path(name, "slaves"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) || depth > maxStack {
-		return positionUnknown("the devices below %s cannot be listed (%v)", name, err)
+func (p Positions) OfVolume(name string) position {
+	below, _, err := p.DevicesBelow(name)
+	if err != nil {
+		return positionUnread(err)
 	}
-	var worst position
-	for _, part := range below {
-		uuid, err := blockDevices{sys: p.Sys}.attribute(part, "dm/uuid")
-		var pos position
-		if err == nil && strings.HasPrefix(string(uuid), "LVM-") {
-			pos = p.volume(part, depth+1)
-		} else {
-			pos = p.Walk(part, depth+1)
-		}
-		if pos.Standing == StandsOnVolume {
-			return pos
-		}
-		if pos.Standing > worst.Standing {
-			worst = pos
-		}
-	}
-	return worst
+	return p.all(below, 0)
 }
 
-// all returns the position of a device that is made of several: the worst of theirs.
+// all returns the position of a device that is made of several: the worst of theirs. A removed one does not count while another
+// remains.
 func (p Positions) all(below []string, depth int) position {
-	var worst position
+	var worst, removed position
+	remains := false
 	for _, name := range below {
-		pos := p.Walk(name, depth+1)
-		if pos.Standing == StandsOnVolume {
+		switch pos := p.Walk(name, depth+1); {
+		case pos.Standing == StandsOnVolume:
 			return pos
+		case pos.Standing == standsOnRemoved:
+			removed = pos
+		case !remains || pos.Standing > worst.Standing:
+			worst, remains = pos, true
 		}
-		if pos.Standing > worst.Standing {
-			worst = pos
-		}
+	}
+	if !remains {
+		return removed
 	}
 	return worst
 }
@@ -171,7 +171,7 @@ func (p Positions) constant(name string, depth int) (pos position, constant bool
 func (p Positions) disk(name string) (position, bool, error) {
 	bus, err := os.Readlink(p.path(name, "device/subsystem"))
 	if err == nil && filepath.Base(bus) == "rbd" {
-		return position{StandsOnVolume, fmt.Sprintf("%s is an image of a Ceph cluster, a volume of another storage system", name)}, true, nil
+		return position{Standing: StandsOnVolume, Reason: fmt.Sprintf("%s is an image of a Ceph cluster, a volume of another storage system", name)}, true, nil
 	}
 	return position{}, true, nil
 }

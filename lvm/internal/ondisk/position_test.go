@@ -74,7 +74,7 @@ func (s *stack) forge(name string) {
 
 // TestPositions: the reader finds a physical volume on any stack of disks only, and on no other device.
 func TestPositions(t *testing.T) {
-	const disks, volume, unknown, nothing = StandsOnDisks, StandsOnVolume, standsUnknown, StandsOnNothing
+	const disks, volume, unknown, nothing, removed = StandsOnDisks, StandsOnVolume, standsUnknown, StandsOnNothing, standsOnRemoved
 	onFileOf := func(s *stack, name string) loopStatus { return loopStatus{fileSystem: s.Number(name)} }
 	onDevice := func(s *stack, name string) loopStatus { return loopStatus{device: s.Number(name), fileSystem: 5} }
 	for what, c := range map[string]struct {
@@ -142,13 +142,30 @@ func TestPositions(t *testing.T) {
 			s.Attribute(s.T, "rbd0", "device/x", "")
 			fixture.Must(s.T, os.Symlink("../../../bus/rbd", filepath.Join(s.Sys, "class/block/rbd0/device/subsystem")))
 		}},
-		"a mapper of nothing":                 {"dm-5", nothing, func(s *stack) { s.Mapper("dm-5", "x") }},
-		"a mapper without a UUID":             {"dm-5", nothing, func(s *stack) { s.Mapper("dm-5", "") }},
-		"a loop device on btrfs":              {"loop0", unknown, func(s *stack) { s.loop("loop0", loopStatus{fileSystem: 47}) }},
-		"dm-crypt on a network block device":  {"dm-5", unknown, func(s *stack) { s.Virtual("nbd0", 43); s.Mapper("dm-5", "CRYPT-x", "nbd0") }},
-		"a loop device on what is not listed": {"loop0", unknown, func(s *stack) { s.loop("loop0", loopStatus{device: unix.Mkdev(253, 99)}) }},
-		"a loop of loops":                     {"loop0", unknown, func(s *stack) { s.loop("loop0", loopStatus{}); s.loops["loop0"] = onDevice(s, "loop0") }},
-		"slaves that cannot be read":          {"md0", unknown, func(s *stack) { s.Virtual("md0", 9); s.Attribute(s.T, "md0", "slaves", "") }},
+		"a mapper of nothing":                {"dm-5", nothing, func(s *stack) { s.Mapper("dm-5", "x") }},
+		"a mapper without a UUID":            {"dm-5", nothing, func(s *stack) { s.Mapper("dm-5", "") }},
+		"a loop device on btrfs":             {"loop0", unknown, func(s *stack) { s.loop("loop0", loopStatus{fileSystem: 47}) }},
+		"dm-crypt on a network block device": {"dm-5", unknown, func(s *stack) { s.Virtual("nbd0", 43); s.Mapper("dm-5", "CRYPT-x", "nbd0") }},
+		"a loop device on what is removed":   {"loop0", removed, func(s *stack) { s.loop("loop0", loopStatus{device: unix.Mkdev(253, 99)}) }},
+		"a loop of loops":                    {"loop0", unknown, func(s *stack) { s.loop("loop0", loopStatus{}); s.loops["loop0"] = onDevice(s, "loop0") }},
+		"slaves that cannot be read":         {"md0", unknown, func(s *stack) { s.Virtual("md0", 9); s.Attribute(s.T, "md0", "slaves", "") }},
+		"md on a disk and a removed disk":    {"md0", disks, func(s *stack) { s.Virtual("md0", 9, "sda1"); s.Pull("sdb", "md0") }},
+		"multipath with a removed path":      {"dm-5", disks, func(s *stack) { s.Mapper("dm-5", "mpath-x", "sda"); s.Pull("sdb", "dm-5") }},
+		"md on dm-crypt on a removed disk": {"md0", disks, func(s *stack) {
+			s.Mapper("dm-5", "CRYPT-x")
+			s.Pull("sdb", "dm-5")
+			s.Virtual("md0", 9, "dm-5", "sda1")
+		}},
+		"md on a removed disk and a volume":      {"md0", volume, func(s *stack) { s.Virtual("md0", 9, "dm-0"); s.Pull("sdb", "md0") }},
+		"multipath on removed disks only":        {"dm-5", removed, func(s *stack) { s.Mapper("dm-5", "mpath-x"); s.Pull("sdb", "dm-5"); s.Pull("sdc", "dm-5") }},
+		"md on removed disks only":               {"md0", removed, func(s *stack) { s.Virtual("md0", 9); s.Pull("sdb", "md0") }},
+		"a removed disk whose name a volume has": {"md0", removed, func(s *stack) { s.Virtual("md0", 9); s.Pull("dm-9", "md0"); s.Mapper("dm-9", "LVM-abc9", "sda1") }},
+		"a partition of md on removed disks": {"md0p1", removed, func(s *stack) {
+			s.Virtual("md0", 9)
+			s.Pull("sdb", "md0")
+			s.Make("devices/virtual/block/md0/md0p1", 259)
+			s.Attribute(s.T, "md0p1", "partition", "1\n")
+		}},
 		"zram that writes back": {"zram0", unknown, func(s *stack) {
 			s.Virtual("zram0", 252)
 			s.Attribute(s.T, "zram0", "mm_stat", "0\n")
@@ -168,14 +185,74 @@ func TestPositions(t *testing.T) {
 			}
 			state, err := s.reader().Read(t.Context())
 			fixture.Must(t, err)
-			if found := len(state.Groups) > 0; found != (c.want == disks) || len(state.UnreadDevices) > 0 {
+			failed := pos.err != nil // then the device may have a physical volume
+			if found := len(state.Groups) > 0; found != (c.want == disks) || (len(state.UnreadDevices) > 0) != failed {
 				t.Errorf("its group is found: %v; unread %q", found, state.UnreadDevices)
 			}
-			if told := strings.Contains(fmt.Sprint(state.Skipped), "/"+c.device+" is not searched"); told != (c.want == unknown || c.want == nothing) {
+			if told := strings.Contains(fmt.Sprint(state.Skipped), "/"+c.device+" is not searched"); told != (c.want != disks && c.want != volume && !failed) {
 				t.Errorf("told of what is not searched: %q", state.Skipped)
 			}
 			if offered := slices.Contains(state.Devices, filepath.Join(s.Dev, c.device)); offered != (c.want == disks) {
 				t.Errorf("LVM may look at %q", state.Devices)
+			}
+		})
+	}
+}
+
+// TestUnreadPosition: a device of which the kernel cannot say what it is made of may have a physical volume, so the reading is
+// incomplete; a device that no reading accepts does not count.
+func TestUnreadPosition(t *testing.T) {
+	for what, c := range map[string]struct {
+		make     func(s *stack)
+		complete bool
+	}{
+		"an error of sysfs":      {func(s *stack) { s.Virtual("md0", 9); s.Attribute(s.T, "md0", "slaves", "") }, false},
+		"a network block device": {func(s *stack) { s.Virtual("md0", 43) }, true},
+	} {
+		s := newStack(t)
+		c.make(s)
+		state, err := s.reader().Read(t.Context())
+		fixture.Must(t, err)
+		if err := state.CheckComplete(); (err == nil) != c.complete || err != nil && !strings.Contains(err.Error(), "md0 could not be read: cannot determine what it is made of") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestDeviceThatHadPV: a device that had a physical volume keeps it, as an unresponsive device, while its disks are removed or it
+// is unknown what it is made of. On a volume it has another content.
+func TestDeviceThatHadPV(t *testing.T) {
+	for what, c := range map[string]struct {
+		change func(s *stack)
+		groups int
+	}{
+		"its disks are removed":   {func(s *stack) { s.Pull("sdb", "md0") }, 1},
+		"a disk of it is unknown": {func(s *stack) { s.Virtual("nbd0", 43); s.Attribute(s.T, "md0", "slaves/nbd0", "") }, 1},
+		"sysfs fails": {func(s *stack) {
+			fixture.Must(s.T, os.RemoveAll(filepath.Join(s.Sys, "class/block/md0/slaves")))
+			s.Attribute(s.T, "md0", "slaves", "")
+		}, 1},
+		"it is on a volume": {func(s *stack) { s.Attribute(s.T, "md0", "slaves/dm-0", "") }, 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newStack(t)
+			s.Make("devices/pci0000:00/host1/block/sdb", 8)
+			s.Attribute(t, "sdb", "device/model", "DISK\n")
+			s.Virtual("md0", 9, "sdb")
+			s.forge("md0")
+			d := s.reader()
+			_, err := d.Read(t.Context())
+			fixture.Must(t, err)
+			c.change(s)
+			for range 2 {
+				state, err := d.Read(t.Context())
+				fixture.Must(t, err)
+				if len(state.Groups) != c.groups {
+					t.Fatalf("%d groups; unread %q, skipped %q", len(state.Groups), state.UnreadDevices, state.Skipped)
+				}
+				if c.groups > 0 && (!strings.Contains(state.Groups[0].Problem, "md0 is unresponsive") || len(state.UnreadDevices) != 1 || slices.Contains(state.Devices, filepath.Join(s.Dev, "md0"))) {
+					t.Errorf("problem %q, unread %q, LVM may look at %q", state.Groups[0].Problem, state.UnreadDevices, state.Devices)
+				}
 			}
 		})
 	}
@@ -253,6 +330,39 @@ func TestLoopDeviceStaysOpenDuringCheck(t *testing.T) {
 	s.loop("loop1", loopStatus{device: s.Number("sda")})
 	if pos := d.positions().Walk("loop1", 0); pos.Standing != StandsOnDisks || fixture.IsOpen(t, filepath.Join(s.Dev, "loop1")) {
 		t.Errorf("%+v, and it stays open", pos)
+	}
+}
+
+// TestPositionOfVolumeOnRemovedDisks: the removal of disks under a volume does not change that the device is the volume.
+func TestPositionOfVolumeOnRemovedDisks(t *testing.T) {
+	for what, c := range map[string]struct {
+		make func(s *stack)
+		want []string // of DevicesBelow
+	}{
+		"a RAID1, one of two disks": {func(s *stack) {
+			s.Mapper("dm-10", "LVM-abcrmeta0", "sda1")
+			s.Mapper("dm-11", "LVM-abcrimage0", "sda1")
+			s.Mapper("dm-12", "LVM-abcrmeta1")
+			s.Mapper("dm-13", "LVM-abcrimage1")
+			s.Pull("sdb", "dm-12", "dm-13")
+			s.Mapper("dm-14", "LVM-abcmirror", "dm-10", "dm-11", "dm-12", "dm-13")
+		}, []string{"sda1"}},
+		"linear": {func(s *stack) { s.Mapper("dm-14", "LVM-abclinear"); s.Pull("sdb", "dm-14") }, nil},
+		"on a multipath device": {func(s *stack) {
+			s.Mapper("dm-5", "mpath-x")
+			s.Pull("sdb", "dm-5")
+			s.Mapper("dm-14", "LVM-abclinear", "dm-5")
+		}, []string{"dm-5"}},
+	} {
+		s := newStack(t)
+		c.make(s)
+		where := s.reader().positions()
+		if pos := where.OfVolume("dm-14"); pos.Standing > StandsOnNothing {
+			t.Errorf("%s: %+v", what, pos)
+		}
+		if below, removed, err := where.DevicesBelow("dm-14"); err != nil || !slices.Equal(below, c.want) || slices.Equal(removed, []string{"sdb"}) == (what == "on a multipath device") {
+			t.Errorf("%s: on %q, removed %q, %v", what, below, removed, err)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package ondisk
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,14 +30,14 @@ func (p Positions) loop(name string, held, depth int) position {
 	if held == notOpen {
 		f, err := p.open(name)
 		if err != nil {
-			return positionUnknown("%v", err)
+			return positionUnread(err)
 		}
 		defer func() { _ = unix.Close(f.Fd) }()
 		held = f.Fd
 	}
 	behind, err := ask(held)
 	if err != nil {
-		return positionUnknown("%s: %v", name, err)
+		return positionUnread(fmt.Errorf("%s: %w", name, err))
 	}
 	number := behind.device
 	if number == 0 {
@@ -46,8 +47,11 @@ func (p Positions) loop(name string, held, depth int) position {
 		return p.anonymous(name, NumberOf(number))
 	}
 	folder, err := os.Readlink(filepath.Join(p.Sys, "dev/block", NumberOf(number)))
+	if errors.Is(err, os.ErrNotExist) {
+		return positionRemoved(name, NumberOf(number))
+	}
 	if err != nil {
-		return positionUnknown("%s: %v", name, err)
+		return positionUnread(fmt.Errorf("%s: %w", name, err))
 	}
 	return p.Walk(filepath.Base(folder), depth+1)
 }
@@ -57,7 +61,7 @@ func (p Positions) loop(name string, held, depth int) position {
 func (p Positions) anonymous(name, number string) position {
 	text, err := readSmall(filepath.Join(p.Proc, "self/mountinfo"))
 	if err != nil {
-		return positionUnknown("%s: %v", name, err)
+		return positionUnread(fmt.Errorf("%s: %w", name, err))
 	}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		before, after, _ := strings.Cut(lines.Text(), " - ")

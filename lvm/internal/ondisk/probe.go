@@ -29,13 +29,24 @@ type probe struct {
 	position
 	label *label // nil: no PV
 	areas []area // without ignored ones
-	err   error  // the device is unreadable, or a part of it
+	err   error  // the device is unreadable, or a part of it, or what it is made of
 }
 
 // errUnresponsive is the error of an unresponsive device; the rest of its probe is its last answer.
 var errUnresponsive = errors.New("it does not answer")
 
 func (p probe) silent() bool { return errors.Is(p.err, errUnresponsive) }
+
+// lost returns the probe of a device that had a physical volume, and of which it is now unknown what it is made of, or whose
+// disks were all removed: it does not answer. A device that is made of a volume now has another content.
+func (p probe) lost(before probe) (probe, bool) {
+	had := before.label != nil && before.Standing == StandsOnDisks
+	if !had || p.Standing == StandsOnDisks || p.Standing == StandsOnVolume {
+		return p, false
+	}
+	before.device, before.err = p.device, fmt.Errorf("%w: %s", errUnresponsive, p.Reason)
+	return before, true
+}
 
 // area is one metadata area with its committed text.
 type area struct {
@@ -57,6 +68,7 @@ type prober struct {
 func (r prober) probe(d BlockDevice, before probe) probe {
 	p := probe{device: d}
 	if p.position = r.unopened(d); p.Standing != StandsOnDisks {
+		p.err = p.position.err
 		return p
 	}
 	f, err := OpenDirect(d.Path, r.mustBeBlock)
@@ -118,7 +130,8 @@ func (r prober) opened(d BlockDevice, f directFile) (position, error) {
 	if err := r.isListed(d, f); err != nil {
 		return position{}, err
 	}
-	return r.positions.of(d, f.Fd), nil
+	pos := r.positions.of(d, f.Fd)
+	return pos, pos.err
 }
 
 // isListed checks that an open device is the listed one.

@@ -1,0 +1,44 @@
+package dm
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+)
+
+// TestDeviceOnRemovedDisks: a volume's device stays the volume's when its disks are removed while it is active. A device on one of
+// unknown origin is not the volume for certain, and the message advises to remove no device.
+func TestDeviceOnRemovedDisks(t *testing.T) {
+	for what, c := range map[string]struct {
+		make func(s *fixture.SysStack)
+		want string // in the error; "": the device is found
+	}{
+		"RAID1, one of two disks": {func(s *fixture.SysStack) {
+			s.Mapper("dm-10", "LVM-abcrmeta0", "sda1")
+			s.Mapper("dm-11", "LVM-abcrimage0", "sda1")
+			s.Mapper("dm-12", "LVM-abcrmeta1")
+			s.Mapper("dm-13", "LVM-abcrimage1")
+			s.Pull("sdb", "dm-12", "dm-13")
+			s.Mapper("dm-14", "LVM-abcvolume", "dm-10", "dm-11", "dm-12", "dm-13")
+		}, ""},
+		"linear":                    {func(s *fixture.SysStack) { s.Mapper("dm-14", "LVM-abcvolume"); s.Pull("sdb", "dm-14") }, ""},
+		"on a network block device": {func(s *fixture.SysStack) { s.Virtual("nbd0", 43); s.Mapper("dm-14", "LVM-abcvolume", "nbd0") }, "cannot confirm that it is the volume"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := fixture.NewSysStack(t)
+			c.make(s)
+			fixture.Must(t, os.Symlink("class/block", filepath.Join(s.Sys, "block")))
+			path, active, err := Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}.Device("LVM-abcvolume")
+			if c.want == "" && (err != nil || !active || path != filepath.Join(s.Dev, "dm-14")) {
+				t.Errorf("%q, %v, %v", path, active, err)
+			}
+			if c.want != "" && (lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "dmsetup remove")) {
+				t.Errorf("%q, %v, kind %v: %v", path, active, lvm.KindOf(err), err)
+			}
+		})
+	}
+}
