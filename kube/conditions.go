@@ -30,7 +30,7 @@ func (c condition) compare(d condition) int {
 // severities lists conditions of one kind, the least severe first. A condition in none of these lists is the only one of
 // its kind.
 var severities = [][]lvm.ConditionType{
-	{lvm.ConditionVolumeRebuilding, lvm.ConditionVolumeDegraded, lvm.ConditionVolumeDataMissing},
+	{lvm.ConditionVolumeRebuilding, lvm.ConditionVolumeDegraded, lvm.ConditionVolumeOnRemovedDisk, lvm.ConditionVolumeDataMissing},
 	{lvm.ConditionThinPoolNearlyFull, lvm.ConditionThinPoolFull, lvm.ConditionThinPoolFailed},
 	{lvm.ConditionVolumeGroupUnusable, lvm.ConditionDiskUnresponsive},
 	{lvm.ConditionFileSystemNearlyFull, lvm.ConditionFileSystemFull},

@@ -36,6 +36,9 @@ type Kernel interface {
 	Device(uuid string) (path string, active bool, err error)
 	// Devices lists LVM's device-mapper devices, hidden layers included.
 	Devices() ([]Device, error)
+	// DisksBelow returns the paths of the devices below all of LVM's devices of a volume, and the names of those that were removed
+	// while the volume was active: I/O to these fails.
+	DisksBelow(path string) (below, removed []string, err error)
 	// Mapping returns the UUID and the name of the device-mapper device with this number, both empty for another kind of block
 	// device; fs.ErrNotExist: no device has this number.
 	Mapping(device uint64) (uuid, name string, err error)

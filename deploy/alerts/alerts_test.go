@@ -65,6 +65,7 @@ up{node="n",container="other",endpoint="http"} 0x360
 // sick is, for each alert, series on which it must fire, and what its description must then say.
 var sick = map[string]struct{ series, says string }{
 	"NodelvmVolumeDataMissing":       {onVolume("VolumeDataMissing"), "data of claim shop/data (vg/pvc-1 on n)"},
+	"NodelvmVolumeOnRemovedDisk":     {onVolume("VolumeOnRemovedDisk"), "claim shop/data (vg/pvc-1 on n)"},
 	"NodelvmPhysicalVolumeMissing":   {onGroup("PhysicalVolumeMissing"), "volume group vg on n"},
 	"NodelvmVolumeDegraded":          {onVolume("VolumeDegraded"), "vg/pvc-1 on n"},
 	"NodelvmFileSystemReadOnly":      {onVolume("FileSystemReadOnly"), "claim shop/data"},

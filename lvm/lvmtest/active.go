@@ -15,8 +15,9 @@ type device struct {
 	suspended bool
 	frozen    bool // by fsfreeze: it cannot be suspended
 	opens     int
-	bound     int    // paths where its device node is bound
-	status    string // "TARGET PARAMETERS", if a test has set it
+	bound     int               // paths where its device node is bound
+	removed   map[string]string // by the UUID of a physical volume: the removed disk that the device maps instead
+	status    string            // "TARGET PARAMETERS", if a test has set it
 }
 
 // DeviceUUID is the UUID of a volume's device-mapper device, by the UUIDs of group and volume.

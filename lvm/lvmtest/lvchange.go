@@ -132,6 +132,7 @@ func (n *Node) lvchange(g *group, lv *lvm.LV, l line) *failure {
 	switch d := n.device(n.path(g, lv.UUID)); {
 	case l.has("--refresh") && d != nil:
 		d.suspended = false
+		n.mapPresent(g, lv.Name)
 	case l.values["-a"] == "y" && lv.Pool != "" && !n.kernelOf(g.find(lv.Pool)).devices[n.number(g, lv)]:
 		return failed("device-mapper: reload ioctl on failed: No data available")
 	case l.values["-a"] == "y" && !n.halved:

@@ -81,6 +81,16 @@ func (k Kernel) Device(uuid string) (string, bool, error) {
 	return path, true, nil
 }
 
+// DisksBelow implements lvm.Kernel.
+func (k Kernel) DisksBelow(path string) (below, removed []string, err error) {
+	where := ondisk.Positions{Sys: k.Sys, Proc: k.Proc, Dev: k.Dev}
+	below, removed, err = where.DevicesBelow(filepath.Base(path))
+	for i, name := range below {
+		below[i] = filepath.Join(k.Dev, strings.ReplaceAll(name, "!", "/")) // the kernel's name of a node in a folder
+	}
+	return below, removed, err
+}
+
 // find asks device-mapper by UUID, at a cost that does not depend on the number of volumes. If sysfs contradicts the answer,
 // find reads all devices. A device without a live table is inactive: its creator was killed.
 func (k Kernel) find(uuid string) (string, bool, error) {

@@ -8,14 +8,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// arrivals records which groups the last read had, and keeps the new ones for the one place that recovers them. A read starts
-// nothing: it only notes.
+// arrivals records which groups and disks the last read had, and keeps the groups that are new or have a new disk for the one place
+// that recovers them. A read starts nothing: it only notes.
 type arrivals struct {
 	mu     sync.Mutex
-	groups map[lvm.VGUUID]bool       // by UUID; nil before Begin
-	names  map[lvm.VGUUID]lvm.VGName // by UUID, for the log
-	fresh  []lvm.Group               // not taken yet
-	noted  chan struct{}             // holds a value if fresh may have groups
+	groups map[lvm.VGUUID]map[string]string // the device of each present PV, by the UUIDs of group and PV; nil before Begin
+	names  map[lvm.VGUUID]lvm.VGName        // by UUID, for the log
+	fresh  []lvm.Group                      // not taken yet
+	noted  chan struct{}                    // holds a value if fresh may have groups
 }
 
 // Name returns the group's name as last read; "" if it never was.
@@ -25,10 +25,11 @@ func (a *arrivals) Name(uuid lvm.VGUUID) lvm.VGName {
 	return a.names[uuid]
 }
 
-// Begin counts all groups of a state as new, and from now on each that a read has and the read before had not.
+// Begin counts all groups of a state as new, and from now on each that a read has and the read before had not, or had without one
+// of its disks or with another device in its place.
 func (a *arrivals) Begin(s lvm.State) {
 	a.mu.Lock()
-	a.groups, a.fresh = map[lvm.VGUUID]bool{}, nil
+	a.groups, a.fresh = map[lvm.VGUUID]map[string]string{}, nil
 	a.mu.Unlock()
 	a.note(s)
 }
@@ -46,10 +47,17 @@ func (a *arrivals) note(s lvm.State) {
 	if a.groups == nil {
 		return
 	}
-	now := make(map[lvm.VGUUID]bool, len(s.Groups))
+	now := make(map[lvm.VGUUID]map[string]string, len(s.Groups))
 	for _, g := range s.Groups {
-		now[g.UUID] = true
-		if !a.groups[g.UUID] && !slices.ContainsFunc(a.fresh, func(other lvm.Group) bool { return other.UUID == g.UUID }) {
+		before, known := a.groups[g.UUID]
+		now[g.UUID] = make(map[string]string, len(g.PVs))
+		for _, pv := range g.PVs {
+			if pv.Device != "" {
+				now[g.UUID][pv.UUID] = pv.Device
+				known = known && before[pv.UUID] == pv.Device
+			}
+		}
+		if !known && !slices.ContainsFunc(a.fresh, func(other lvm.Group) bool { return other.UUID == g.UUID }) {
 			a.fresh = append(a.fresh, g)
 		}
 	}

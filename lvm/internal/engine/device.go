@@ -26,13 +26,14 @@ func NotReady(g lvm.Group, v lvm.Volume) error {
 	return g.AbsentError("volume %s is not ready: %s/%s has the state %q", v.ID, v.Group, v.ID.LV, v.State)
 }
 
-// EnsureActive returns the volume's device. It activates the volume, or resumes the device, if necessary.
+// EnsureActive returns the volume's device. If necessary, it activates the volume, resumes the device, or makes it map a disk again
+// that was removed and is back.
 func (e *Engine) EnsureActive(ctx context.Context, v lvm.Volume) (string, error) {
 	path, active, err := e.FindDevice(v.ID, v.UUID)
 	if err != nil {
 		return "", err
 	}
-	if active && !e.suspended(path) {
+	if active && !e.suspended(path) && !e.mapsRemovedDisk(path) {
 		return path, nil
 	}
 	s, unlock, err := e.LockedFirst(ctx, v.ID.VG, "activating volume "+v.ID.LV, owedByActivation, e.ReadState)
@@ -66,7 +67,10 @@ func (e *Engine) activateLocked(ctx context.Context, s lvm.State, v lvm.Volume) 
 		return "", err
 	}
 	if active {
-		return path, e.ResumeDevice(ctx, g, v.ID.LV, path)
+		if err := e.ResumeDevice(ctx, g, v.ID.LV, path); err != nil {
+			return "", err
+		}
+		return e.mapPresentDisks(ctx, g, lv, v, path)
 	}
 	if err := activatable(g, lv); err != nil {
 		return "", err

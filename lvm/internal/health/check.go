@@ -50,6 +50,7 @@ func (c *groupCheck) checkVolumes(ctx context.Context) {
 		if strings.HasPrefix(p.lv.Type, "raid") {
 			c.checkRAID(p)
 		}
+		c.checkMapped(p)
 		if p.lv.Pool != "" {
 			c.checkThin(p)
 		}
@@ -147,6 +148,28 @@ func (c *groupCheck) checkRAID(p checkedVolume) {
 	}
 	if s.Rebuilding() {
 		c.add(lvm.ConditionVolumeRebuilding, p.volume, "rebuilding a leg: %s done", lvm.Percent(s.Done, s.Total))
+	}
+}
+
+// checkMapped adds that an active volume maps a removed disk, although the disk is back as another device.
+func (c *groupCheck) checkMapped(p checkedVolume) {
+	path, active := c.paths[lvm.DeviceUUID(c.group.UUID, p.lv.UUID)]
+	if !active {
+		return
+	}
+	pvs, removed, err := c.engine.UnmappedPVs(c.group, p.lv, path)
+	if err != nil || len(pvs) == 0 {
+		return
+	}
+	gone, back := strings.Join(removed, ", "), pvs[0].Device
+	switch {
+	case c.has(lvm.ConditionVolumeDegraded, p.volume) || c.has(lvm.ConditionVolumeDataMissing, p.volume):
+	case strings.HasPrefix(p.lv.Type, "raid"):
+		c.add(lvm.ConditionVolumeDegraded, p.volume, "a leg of it uses the removed disk %s, which is back as %s: all its data is there, with less redundancy; lvchange --refresh %s/%s uses %s", gone, back, c.group.Name, p.lv.Name, back)
+	case p.lv.Pool != "":
+		c.add(lvm.ConditionVolumeOnRemovedDisk, p.volume, "reads and writes fail: its device uses the removed disk %s, which is back as %s; end all pods with volumes of the thin pool %s/%s: the driver uses %s when the next one starts", gone, back, c.group.Name, p.lv.Pool, back)
+	default:
+		c.add(lvm.ConditionVolumeOnRemovedDisk, p.volume, "reads and writes fail: its device uses the removed disk %s, which is back as %s; end its pods: the driver uses %s when the next one starts", gone, back, back)
 	}
 }
 

@@ -163,6 +163,15 @@ func ActivateArgs(t Target, g lvm.Group) []string {
 	return append(OnDevices("lvchange", g), "-ay", "--", t.String())
 }
 
+// DeactivateArgs deactivates volumes of a group. LVM refuses while one is in use.
+func DeactivateArgs(g lvm.Group, volumes ...Target) []string {
+	args := append(OnDevices("lvchange", g), "-an", "--")
+	for _, t := range volumes {
+		args = append(args, t.String())
+	}
+	return args
+}
+
 // RefreshArgs reloads the volume's table and resumes its device.
 func RefreshArgs(t Target, g lvm.Group) []string {
 	return append(OnDevices("lvchange", g), "--refresh", "--", t.String())

@@ -11,10 +11,10 @@ import (
 // Step is one lvm process of a plan. Every step but a plan's last can be repeated, and does no harm if the later steps never run.
 type Step struct{ Argv []string }
 
-// Commits reports whether the command writes the group's metadata. A command that only creates a device or loads its table does
-// not.
+// Commits reports whether the command writes the group's metadata. A command that only creates or removes a device, or loads its
+// table, does not.
 func (s Step) Commits() bool {
-	return s.Argv[0] != "lvchange" || !slices.Contains(s.Argv, "-ay") && !slices.Contains(s.Argv, "--refresh")
+	return s.Argv[0] != "lvchange" || !slices.ContainsFunc(s.Argv, func(word string) bool { return word == "-ay" || word == "-an" || word == "--refresh" })
 }
 
 // CommitsOf is the maximum number of the commands' commits (LVM 2.03.16 to 2.03.31; TestRealKnownZeroes verifies it). LVM

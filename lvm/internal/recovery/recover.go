@@ -103,7 +103,7 @@ func (r *Recovery) recoverGroup(ctx context.Context, g lvm.Group) (unfinished er
 		r.engine.Log.Warn("ignoring a volume group", "vg", g.Name, "reason", why)
 		return nil
 	}
-	unfinished = r.resume(ctx, g, r.engine.Config.Cluster)
+	unfinished = errors.Join(r.resume(ctx, g, r.engine.Config.Cluster), r.mapPresentDisks(ctx, g))
 	r.removeStaleNames(ctx, g.Name, r.isUsed(g))
 	for _, lv := range g.LVs {
 		if sn, ours, err := lvm.SnapshotOf(g, lv); err == nil && ours && sn.Cluster == r.engine.Config.Cluster && sn.State == lvm.StateCreating {

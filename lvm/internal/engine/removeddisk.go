@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+)
+
+// UnmappedPVs returns the physical volumes of an active volume that are present and that its device does not map, and the names of
+// the removed disks that it maps. A disk that is removed while a volume on it is active returns with another name, and the volume's
+// device still maps the removed one.
+func (e *Engine) UnmappedPVs(g lvm.Group, lv lvm.LV, path string) (pvs []lvm.PV, removed []string, err error) {
+	below, removed, err := e.Machine.Kernel.DisksBelow(path)
+	if err != nil || len(removed) == 0 || alloc.IsMoving(g, lv) {
+		return nil, nil, err
+	}
+	used := map[string]bool{}
+	for _, part := range lvm.ComponentsAndPool(g, lv) {
+		for _, seg := range part.Segments {
+			for _, area := range slices.Concat(seg.Areas, seg.Metadata) {
+				used[area.PV] = true
+			}
+		}
+	}
+	for _, pv := range g.PVs {
+		present := !pv.Missing && !pv.Unresponsive && len(pv.DuplicateDevices) == 0 && pv.Device != ""
+		if present && used[pv.UUID] && !slices.Contains(below, pv.Device) {
+			pvs = append(pvs, pv)
+		}
+	}
+	return pvs, removed, nil
+}
+
+// mapsRemovedDisk reports whether the volume's device maps a disk that was removed.
+func (e *Engine) mapsRemovedDisk(path string) bool {
+	_, removed, err := e.Machine.Kernel.DisksBelow(path)
+	return err == nil && len(removed) > 0
+}
+
+// MapPresentDisks makes the device of an active volume map the volume's physical volumes again, after a disk was removed and is
+// back. A RAID volume may be in use; any other is activated again once it is unused, because its users have seen errors.
+func (e *Engine) MapPresentDisks(ctx context.Context, id lvm.ID) error {
+	s, unlock, err := e.Locked(ctx, id.VG, "mapping the disks of volume "+id.LV+" again", e.ReadDisks)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	g, lv, v, err := s.FindVolume(id)
+	if err != nil {
+		return err
+	}
+	path, active, err := e.FindDevice(id, v.UUID)
+	if err != nil || !active {
+		return err
+	}
+	_, err = e.mapPresentDisks(ctx, g, lv, v, path)
+	return err
+}
+
+// mapPresentDisks is MapPresentDisks under the group's lock. It returns the volume's device.
+func (e *Engine) mapPresentDisks(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, path string) (string, error) {
+	pvs, removed, err := e.UnmappedPVs(g, lv, path)
+	if err != nil || len(pvs) == 0 {
+		return path, err
+	}
+	steps, err := e.remapSteps(ctx, g, lv, v)
+	if lvm.KindOf(err) == lvm.KindInUse {
+		e.Log.Warn("a volume in use maps a removed disk; the driver activates it again once it is unused", "volume", v.ID.String(), "removed", removed, "error", err)
+		return path, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	failure := e.Run(ctx, g, steps)
+	path, active, err := e.FindDevice(v.ID, v.UUID)
+	if err != nil {
+		return "", err
+	}
+	left := pvs
+	if active {
+		left, _, err = e.UnmappedPVs(g, lv, path)
+	}
+	if err == nil && len(left) > 0 {
+		err = lvm.Errorf(lvm.KindOf(failure), "volume %s/%s still maps the removed disk %s instead of %s: %w", g.Name, lv.Name, strings.Join(removed, ", "), pvs[0].Device, OrNoEffect(failure))
+	}
+	if err == nil {
+		e.Log.Warn("a volume maps its disk again, which was removed and is back", "volume", v.ID.String(), "removed", removed, "device", pvs[0].Device)
+	}
+	return path, err
+}
+
+// remapSteps returns the commands that make a volume's device map its present disks. KindInUse: the volume, or another of its thin
+// pool, is in use.
+func (e *Engine) remapSteps(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume) ([]lvmcmd.Step, error) {
+	t, err := lvmcmd.TargetOf(g.Name, lv.Name)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(lv.Type, "raid") {
+		return []lvmcmd.Step{{Argv: lvmcmd.RefreshArgs(t, g)}}, nil
+	}
+	var active []lvmcmd.Target
+	for _, other := range g.LVs {
+		if other.UUID != lv.UUID && (lv.Pool == "" || other.Pool != lv.Pool) {
+			continue
+		}
+		path, is, err := e.FindDevice(lvm.ID{VG: g.UUID, LV: other.Name}, other.UUID)
+		if err != nil {
+			return nil, err
+		}
+		if !is {
+			continue
+		}
+		if err := e.Machine.Kernel.CheckUnused(ctx, path); err != nil {
+			return nil, err
+		}
+		target, err := lvmcmd.TargetOf(g.Name, other.Name)
+		if err != nil {
+			return nil, err
+		}
+		active = append(active, target)
+	}
+	return []lvmcmd.Step{{Argv: lvmcmd.DeactivateArgs(g, active...)}, {Argv: lvmcmd.ActivateArgs(t, g)}}, nil
+}

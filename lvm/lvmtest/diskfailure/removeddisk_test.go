@@ -1,0 +1,152 @@
+package diskfailure
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+)
+
+// replaceDevices removes the disks of an LV and its parts while they are active, and adds them again as other devices.
+func replaceDevices(t *testing.T, node *lvmtest.Node, lvs ...string) {
+	t.Helper()
+	g := node.Group("vg-test")
+	replaced := 0
+	for i, pv := range g.PVs {
+		if slices.ContainsFunc(lvs, func(lv string) bool { return hosttest.FindLV(t, g, lv).Segments[0].Areas[0].PV == pv.UUID }) {
+			node.ReplaceDevice("vg-test", i, pv.Device+"-back")
+			replaced++
+		}
+	}
+	if replaced == 0 {
+		t.Fatalf("%v are on no disk", lvs)
+	}
+}
+
+// onRemovedDisk waits until Health reports the condition of a volume, or no longer does.
+func onRemovedDisk(t *testing.T, d *hosttest.Driver, kind lvm.ConditionType, v lvm.Volume, want bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		found, err := d.Health(t.Context())
+		hosttest.Must(t, err)
+		if hosttest.HasCondition(found, kind, v.UUID) == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s of %s: want %v, conditions %+v", kind, v.ID.LV, want, found)
+		}
+	}
+}
+
+// ran counts the commands that have this option.
+func ran(node *lvmtest.Node, option string) (n int) {
+	for _, c := range node.Commands() {
+		if slices.Contains(c.Args, option) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestRemovedDiskIsBack: a disk was removed while volumes on it were active, and is back as another device. The driver makes the
+// volumes map it: a RAID volume at once, any other when it is unused; a condition reports one that is in use.
+func TestRemovedDiskIsBack(t *testing.T) {
+	start := func(t *testing.T, layout lvm.Layout, names ...string) (node *lvmtest.Node, d *hosttest.Driver, volumes []lvm.Volume, paths []string) {
+		node, b, d := hosttest.Started(t)
+		for _, name := range names {
+			spec := b.Spec(name, 8*lvm.MiB)
+			if spec.Class = b.In(lvm.Class{Layout: layout}); layout == lvm.LayoutThin {
+				spec = b.Thin(name, 8*lvm.MiB, lvm.ID{})
+			}
+			v := d.MustCreate(t, spec)
+			path, err := d.Activate(t.Context(), v.ID, v.UUID)
+			hosttest.Must(t, err)
+			volumes, paths = append(volumes, v), append(paths, path)
+		}
+		return node, d, volumes, paths
+	}
+	activate := func(t *testing.T, d *hosttest.Driver, v lvm.Volume) {
+		t.Helper()
+		_, err := d.Activate(t.Context(), v.ID, v.UUID)
+		hosttest.Must(t, err)
+	}
+	t.Run("linear, unused", func(t *testing.T) {
+		node, d, v, _ := start(t, lvm.LayoutLinear, "a")
+		replaceDevices(t, node, v[0].ID.LV)
+		activate(t, d, v[0])
+		onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v[0], false)
+		if ran(node, "-an") != 1 {
+			t.Errorf("%d deactivations", ran(node, "-an"))
+		}
+	})
+	t.Run("linear, in use", func(t *testing.T) {
+		node, d, v, paths := start(t, lvm.LayoutLinear, "a")
+		release := node.Hold(paths[0])
+		replaceDevices(t, node, v[0].ID.LV)
+		onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v[0], true)
+		activate(t, d, v[0]) // its file system is still mounted for another pod
+		if ran(node, "-an") != 0 {
+			t.Error("the driver deactivates a volume in use")
+		}
+		release()
+		activate(t, d, v[0])
+		onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v[0], false)
+	})
+	t.Run("RAID, in use", func(t *testing.T) {
+		node, d, v, paths := start(t, lvm.LayoutRAID1, "a")
+		defer node.Hold(paths[0])()
+		replaceDevices(t, node, v[0].ID.LV+"_rimage_0")
+		for deadline := time.Now().Add(time.Minute); ran(node, "--refresh") == 0; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the driver does not refresh the volume")
+			}
+			_, err := d.Capacity(t.Context(), v[0].Class) // as csi-provisioner does: a read shows the disk
+			hosttest.Must(t, err)
+		}
+		onRemovedDisk(t, d, lvm.ConditionVolumeDegraded, v[0], false)
+	})
+	t.Run("thin, another volume of the pool in use", func(t *testing.T) {
+		node, d, v, paths := start(t, lvm.LayoutThin, "a", "b")
+		release := node.Hold(paths[0])
+		replaceDevices(t, node, lvm.DefaultPool+"_tdata", lvm.DefaultPool+"_tmeta")
+		for _, v := range v {
+			onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v, true)
+		}
+		activate(t, d, v[1])
+		if ran(node, "-an") != 0 {
+			t.Error("the driver deactivates volumes of a pool in use")
+		}
+		release()
+		activate(t, d, v[1])
+		activate(t, d, v[0])
+		for _, v := range v {
+			onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v, false)
+		}
+	})
+}
+
+// TestRemovedDiskIsAway: while the removed disk is away, the missing disk is the condition, and the driver runs no command.
+func TestRemovedDiskIsAway(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	v := d.MustCreate(t, b.Spec("a", 8*lvm.MiB))
+	_, err := d.Activate(t.Context(), v.ID, v.UUID)
+	hosttest.Must(t, err)
+	replaceDevices(t, node, v.ID.LV)
+	node.Change("vg-test", func(g *lvm.Group) {
+		for i := range g.PVs {
+			if pv := &g.PVs[i]; strings.HasSuffix(pv.Device, "-back") {
+				pv.Device, pv.Missing = "", true
+			}
+		}
+	})
+	d.Counted(t, "activation and health", 0, func() {
+		_, err := d.Activate(t.Context(), v.ID, v.UUID)
+		hosttest.Must(t, err)
+		onRemovedDisk(t, d, lvm.ConditionVolumeDataMissing, v, true)
+		onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v, false)
+	})
+}
