@@ -50,7 +50,7 @@ func (g Group) Bytes(n Extents) Bytes { return Bytes(n) * g.ExtentSize }
 // ExtentsFor returns a size in extents, rounded up.
 func (g Group) ExtentsFor(size Bytes) Extents { return Extents((size-1)/g.ExtentSize) + 1 }
 
-// Clone copies the slices that an allocation changes. The copy lacks Unresponsive, Skipped and Devices.
+// Clone copies the slices that an allocation changes. The copy lacks Unresponsive, Skipped, Devices and PVs.
 func (s State) Clone() State {
 	groups := slices.Clone(s.Groups)
 	for i := range groups {

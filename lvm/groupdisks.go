@@ -34,13 +34,16 @@ func CheckNoNewMissingPV(g Group) error {
 // isNewlyMissing reports whether the disk is missing without the MISSING flag. (A ReappearedDevice has the flag.)
 func (pv PV) isNewlyMissing() bool { return pv.Missing && !pv.MissingFlag && pv.ReappearedDevice == "" }
 
-// CheckNoDuplicatePV refuses a volume group with a copied disk: nothing proves which copy is current, and LVM may use either.
-// Active volumes stay on the disk that they were activated on.
+// CheckNoDuplicatePV refuses a volume group with a copied disk, or with two disks whose metadata differs at one seqno: nothing proves
+// which is current, and LVM may use either. Active volumes stay on the disk that they were activated on.
 func CheckNoDuplicatePV(g Group) error {
 	for _, pv := range g.PVs {
 		if len(pv.DuplicateDevices) > 0 {
 			return Errorf(KindBusy, "the driver changes, wipes and activates nothing in volume group %s: %s", g.Name, DescribeDuplicatePV(pv.UUID, pv.DuplicateDevices...))
 		}
+	}
+	if g.Tie != "" {
+		return Errorf(KindBusy, "the driver changes, wipes and activates nothing in volume group %s: %s", g.Name, g.Tie)
 	}
 	return nil
 }
@@ -62,7 +65,7 @@ func (g Group) IncompleteReason() string {
 			return pv.DescribeMissing(g.Name)
 		}
 	}
-	return ""
+	return g.Tie
 }
 
 // AbsentError returns the error for something that the volume group lacks: KindNotFound, or KindBusy if the reading is incomplete.
@@ -73,9 +76,6 @@ func (g Group) AbsentError(format string, args ...any) error {
 	}
 	return Errorf(KindNotFound, "%s", what)
 }
-
-// DuplicatePhrase is in the sentence about a PV that is on several devices.
-const DuplicatePhrase = "is on several devices"
 
 // CheckWritable returns an error that says why the driver cannot change a volume group now, or nil if it can.
 func CheckWritable(s State, g Group) error {
@@ -99,7 +99,7 @@ func CheckWritable(s State, g Group) error {
 
 func DescribeDuplicatePV(uuid string, devices ...string) string {
 	slices.Sort(devices)
-	return fmt.Sprintf("its physical volume %s "+DuplicatePhrase+" (%s); remove the copy, or give it new UUIDs with vgimportclone",
+	return fmt.Sprintf("its physical volume %s is on several devices (%s); remove the copy, or give it new UUIDs with vgimportclone",
 		uuid, strings.Join(devices, ", "))
 }
 

@@ -9,8 +9,17 @@ type State struct {
 	UnreadDevices []string // sentences: unreadable devices; volume groups on them may be missing here
 	Unresponsive  []string // their paths, of those that are unresponsive: a command that opens one blocks
 
-	Skipped []string // sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of
-	Devices []string // paths of all responsive devices that may carry a PV: LVM may open these when it searches for volume groups
+	Skipped []string  // sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of
+	Devices []string  // paths of all responsive devices that may carry a PV: LVM may open these when it searches for volume groups
+	PVs     []FoundPV // the physical volumes that the labels on the devices show, by UUID, whoever reads their groups' metadata
+}
+
+// FoundPV is what the devices show of a physical volume. LVM's report has none of it.
+type FoundPV struct {
+	UUID               string
+	Devices            []string // paths of the devices that carry it, sorted; several: it has copies
+	Unresponsive       bool     // as in PV
+	MetadataUnreadable bool     // as in PV
 }
 
 // Group is one volume group.
@@ -27,6 +36,7 @@ type Group struct {
 
 	Closed  bool   // LVM refuses to change it: it is exported, foreign, shared, or read-only
 	Problem string // why it cannot be changed ("exported", "foreign system id", "read-only", ...); empty if it can
+	Tie     string // a sentence: two physical volumes have different metadata with this Seqno; empty if none do
 	PVs     []PV
 	LVs     []LV
 }

@@ -114,7 +114,7 @@ func extendRanges(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (ra
 // growable checks that the volume can be extended, and that its layout still is its class's: an admin may have converted it.
 func growable(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
 	if err := lvm.CheckWritable(s, g); err != nil { // independent of the requested size
-		if slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing || pv.Unresponsive || len(pv.DuplicateDevices) > 0 }) {
+		if lvm.CheckNoDuplicatePV(g) != nil || slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.Missing || pv.Unresponsive }) {
 			return lvm.Errorf(lvm.KindBusy, "%w; nodelvm retries the expansion", err)
 		}
 		return lvm.Errorf(lvm.KindConflict, "%w; nodelvm retries the expansion", err)

@@ -45,8 +45,10 @@ func (c *CheckedReader) Read(ctx context.Context) (lvm.State, error) {
 	}
 	if c.Difference() != "" {
 		reported, err := c.Report(ctx, s.Devices)
-		reported.Devices, reported.Skipped, reported.Unresponsive = s.Devices, s.Skipped, s.Unresponsive
-		return reported, err
+		if err != nil {
+			return lvm.State{}, err
+		}
+		return overruledBy(s, reported), nil
 	}
 	if err == nil {
 		if c.isDue() {
@@ -124,7 +126,7 @@ func (c *CheckedReader) compare(ctx context.Context) (string, error) {
 func compareStates(before, report, after lvm.State) string {
 	for _, g := range before.Groups {
 		same := groupByUUID(after, g.UUID)
-		if same == nil || !reflect.DeepEqual(g, *same) || strings.Contains(g.Problem, lvm.DuplicatePhrase) {
+		if same == nil || !reflect.DeepEqual(g, *same) || lvm.CheckNoDuplicatePV(g) != nil {
 			continue // the group changes, or LVM sees only one copy of a disk
 		}
 		told := groupByUUID(report, g.UUID)

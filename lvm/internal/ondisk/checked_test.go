@@ -33,10 +33,13 @@ func TestCheckedReader(t *testing.T) {
 		"changed after it, then settled": {[]lvm.State{same, fixture.StateWith(5, nil), fixture.StateWith(5, nil)}, []lvm.State{moved, fixture.StateWith(5, nil)}, ""},
 		"changing all the time":          {[]lvm.State{same, fixture.StateWith(5, nil), fixture.StateWith(6, nil), fixture.StateWith(7, nil)}, []lvm.State{moved}, ""},
 		"differs for a moment only":      {[]lvm.State{same}, []lvm.State{moved, same}, ""},
-		"a disk with a double":           {[]lvm.State{fixture.StateWith(4, func(g *lvm.Group) { g.Problem = lvm.DescribeDuplicatePV("p", "/dev/a", "/dev/b") })}, []lvm.State{same}, ""},
-		"absent for LVM":                 {[]lvm.State{same}, []lvm.State{{}}, "volume group vg (u) is on the disks, and not in LVM's report"},
-		"absent on the disks":            {[]lvm.State{{UnreadDevices: []string{"sdx: no"}}}, []lvm.State{same}, "volume group vg (u) is in LVM's report, and not on the disks that can be read (sdx: no)"},
-		"a silent disk: LVM would hang":  {[]lvm.State{{Unresponsive: []string{"/dev/sdx"}}}, []lvm.State{same}, ""},
+		"a disk with a double": {[]lvm.State{fixture.StateWith(4, func(g *lvm.Group) {
+			g.Problem, g.PVs[0].DuplicateDevices = "it is exported", []string{"/dev/a", "/dev/b"}
+		})}, []lvm.State{same}, ""},
+		"two texts with one seqno":      {[]lvm.State{fixture.StateWith(4, func(g *lvm.Group) { g.Tie = "its disks differ" })}, []lvm.State{moved}, ""},
+		"absent for LVM":                {[]lvm.State{same}, []lvm.State{{}}, "volume group vg (u) is on the disks, and not in LVM's report"},
+		"absent on the disks":           {[]lvm.State{{UnreadDevices: []string{"sdx: no"}}}, []lvm.State{same}, "volume group vg (u) is in LVM's report, and not on the disks that can be read (sdx: no)"},
+		"a silent disk: LVM would hang": {[]lvm.State{{Unresponsive: []string{"/dev/sdx"}}}, []lvm.State{same}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var words bytes.Buffer

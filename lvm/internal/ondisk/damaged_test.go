@@ -1,11 +1,14 @@
 package ondisk
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,24 +18,78 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-func TestDuplicateDisk(t *testing.T) {
-	node := fixture.NewTestNode(t)
-	node.Plug(t, "testdata/groups/empty")
+// TestDuplicateDisk: labels show that two devices have one PV, whoever reads the metadata.
+func TestDuplicateDisk(t *testing.T) { inEachMode(t, "empty", testDuplicateDisk) }
+
+func testDuplicateDisk(t *testing.T, node fixture.TestNode, _ *Disks, r lvm.Reader) {
 	disks, err := filepath.Glob("testdata/groups/empty/*.gz")
 	fixture.Must(t, err)
 	node.Add(t, "zcopy", 64<<20, fixture.Unzip(t, disks[0]))
-	state, err := disksOf(node).Read(context.Background())
+	state, err := r.Read(t.Context())
 	fixture.Must(t, err)
-	if problem := state.Groups[0].Problem; !strings.Contains(problem, "several devices") || !strings.Contains(problem, "zcopy") {
+	if problem := state.Groups[0].Problem; !strings.Contains(problem, "several devices") || !strings.Contains(problem, "zcopy") || lvm.CheckNoDuplicatePV(state.Groups[0]) == nil || state.CheckComplete() == nil {
 		t.Errorf("problem %q", problem)
 	}
 	node.Attribute(t, "zcopy", "holders/md0/x", "") // a leg of a software RAID is no second PV
 	node.Attribute(t, "md0", "size", "0\n")
-	state, err = disksOf(node).Read(context.Background())
+	state, err = r.Read(t.Context())
 	fixture.Must(t, err)
 	if problem := state.Groups[0].Problem; problem != "" {
 		t.Errorf("the leg of a RAID device counts: %q", problem)
 	}
+}
+
+// TestDivergedCopies: two devices have one PV, and each got a commit of its own, so that their texts differ at one seqno. The labels
+// refuse the group before LVM's report could choose a copy.
+func TestDivergedCopies(t *testing.T) {
+	inEachMode(t, "empty", func(t *testing.T, node fixture.TestNode, _ *Disks, r lvm.Reader) {
+		images, err := filepath.Glob("testdata/groups/empty/*.gz")
+		fixture.Must(t, err)
+		node.Add(t, "zcopy", 64<<20, withOtherText(t, fixture.Unzip(t, images[0])))
+		state, err := r.Read(t.Context())
+		fixture.Must(t, err)
+		if len(state.Groups) != 1 || lvm.CheckWritable(state, state.Groups[0]) == nil || lvm.CheckNoDuplicatePV(state.Groups[0]) == nil || !strings.Contains(state.Groups[0].Problem, "zcopy") || state.CheckComplete() == nil {
+			t.Errorf("%+v", state)
+		}
+	})
+}
+
+// withOtherText returns a disk whose committed metadata differs, with a right checksum and the same seqno.
+func withOtherText(t *testing.T, image []byte) []byte {
+	t.Helper()
+	image = slices.Clone(image)
+	label, err := findLabel(image[:headSize])
+	fixture.Must(t, err)
+	where := label.areas[0]
+	h, err := decodeAreaHeader(image[where.offset:], where)
+	fixture.Must(t, err)
+	text := image[where.offset+h.text.offset:][:h.text.size]
+	at := bytes.Index(text, []byte("max_lv = 0"))
+	if at < 0 {
+		t.Fatal("the text has no max_lv")
+	}
+	text[at+len("max_lv = ")] = '7'
+	header := image[where.offset:][:mdaHeaderSize]
+	binary.LittleEndian.PutUint32(header[40+16:], lvmChecksum(text))
+	binary.LittleEndian.PutUint32(header, lvmChecksum(header[4:]))
+	return image
+}
+
+// TestDamagedMetadata: metadata that cannot be read on one disk leaves the group incomplete, whoever reads the other disks.
+func TestDamagedMetadata(t *testing.T) {
+	inEachMode(t, "linear", func(t *testing.T, node fixture.TestNode, _ *Disks, r lvm.Reader) {
+		entries, err := os.ReadDir(node.Dev)
+		fixture.Must(t, err)
+		f, err := os.OpenFile(filepath.Join(node.Dev, entries[0].Name()), os.O_WRONLY, 0)
+		fixture.Must(t, err)
+		_, err = f.WriteAt(make([]byte, 100<<10), 4096+mdaHeaderSize)
+		fixture.Must(t, errors.Join(err, f.Close()))
+		state, err := r.Read(t.Context())
+		fixture.Must(t, err)
+		if why := state.Groups[0].IncompleteReason(); !strings.Contains(why, entries[0].Name()+" cannot be read") || len(state.UnreadDevices) != 1 {
+			t.Errorf("%q, unread %q", why, state.UnreadDevices)
+		}
+	})
 }
 
 // TestUnreadMetadata: a group with a disk whose metadata cannot be read is incomplete, because the disk may have newer

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
@@ -66,11 +67,14 @@ func TestUnresponsiveDiskDelaysOneRead(t *testing.T) {
 
 // TestGroupWithUnresponsiveDisk: a group with an unresponsive disk has the values of the last reading and no capacity; it is not absent.
 func TestGroupWithUnresponsiveDisk(t *testing.T) {
-	node := fixture.NewTestNode(t)
-	node.Plug(t, "testdata/groups/linear")
-	disks := disksOf(node)
+	inEachMode(t, "linear", func(t *testing.T, node fixture.TestNode, disks *Disks, r lvm.Reader) {
+		testGroupWithUnresponsiveDisk(t, disks, r)
+	})
+}
+
+func testGroupWithUnresponsiveDisk(t *testing.T, disks *Disks, r lvm.Reader) {
 	disks.Patience = 500 * time.Millisecond
-	whole, err := disks.Read(t.Context())
+	whole, err := r.Read(t.Context())
 	fixture.Must(t, err)
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
@@ -84,7 +88,7 @@ func TestGroupWithUnresponsiveDisk(t *testing.T) {
 	}
 	for _, most := range []time.Duration{time.Minute, disks.Patience} {
 		began := time.Now()
-		state, err := disks.Read(t.Context())
+		state, err := r.Read(t.Context())
 		fixture.Must(t, err)
 		if took := time.Since(began); took > most {
 			t.Errorf("it took %v", took)
@@ -108,10 +112,11 @@ func TestGroupWithUnresponsiveDisk(t *testing.T) {
 
 // TestPVOnUnknownUnresponsiveDisk: a PV that may be on a disk that never answered is not just missing.
 func TestPVOnUnknownUnresponsiveDisk(t *testing.T) {
-	node := fixture.NewTestNode(t)
-	node.Plug(t, "testdata/groups/missing")
+	inEachMode(t, "missing", testPVOnUnknownUnresponsiveDisk)
+}
+
+func testPVOnUnknownUnresponsiveDisk(t *testing.T, node fixture.TestNode, disks *Disks, r lvm.Reader) {
 	node.Add(t, "sdz", 64<<20, nil)
-	disks := disksOf(node)
 	disks.Patience = 200 * time.Millisecond
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
@@ -121,7 +126,7 @@ func TestPVOnUnknownUnresponsiveDisk(t *testing.T) {
 		}
 		return disks.prober().probe(d, probe{})
 	}
-	state, err := disks.Read(t.Context())
+	state, err := r.Read(t.Context())
 	fixture.Must(t, err)
 	if problem := state.Groups[0].Problem; !strings.Contains(problem, "is missing, or on an unresponsive disk") || !strings.Contains(problem, "sdz") {
 		t.Errorf("problem %q", problem)
@@ -209,17 +214,17 @@ func TestTornRead(t *testing.T) {
 }
 
 // TestUnreadableDeviceIsNamed: an unreadable device is named, and is not absent.
-func TestUnreadableDeviceIsNamed(t *testing.T) {
-	node := fixture.NewTestNode(t)
-	node.Plug(t, "testdata/groups/linear")
+func TestUnreadableDeviceIsNamed(t *testing.T) { inEachMode(t, "linear", testUnreadableDeviceIsNamed) }
+
+func testUnreadableDeviceIsNamed(t *testing.T, node fixture.TestNode, _ *Disks, r lvm.Reader) {
 	entries, err := os.ReadDir(node.Dev)
 	fixture.Must(t, err)
 	fixture.Must(t, os.Remove(filepath.Join(node.Dev, entries[0].Name())))
 	node.Add(t, "short", 64<<20, nil)
 	fixture.Must(t, os.Truncate(filepath.Join(node.Dev, "short"), 4096))
-	state, err := disksOf(node).Read(context.Background())
+	state, err := r.Read(t.Context())
 	fixture.Must(t, err)
-	if len(state.UnreadDevices) != 2 || !strings.Contains(strings.Join(state.UnreadDevices, " "), "the device ends before") {
+	if state.CheckComplete() == nil || len(state.UnreadDevices) != 2 || !strings.Contains(strings.Join(state.UnreadDevices, " "), "the device ends before") {
 		t.Errorf("unread: %q", state.UnreadDevices)
 	}
 	missing := 0
@@ -273,7 +278,7 @@ func TestMovedPV(t *testing.T) {
 
 	twin := strings.Replace(text, "max_lv = 0", "max_lv = 5", 1)
 	changed[0].areas = []area{{header: probes[0].areas[0].header, text: &groupText{text: twin}}}
-	if state, err = assemble(changed, alone); !errors.Is(err, errUnsupported) || len(state.Groups) > 0 {
+	if state, err = assemble(changed, alone); err != nil || len(state.Groups) != 1 || !strings.Contains(state.Groups[0].Problem, "different metadata with the same sequence number 11") || lvm.CheckNoDuplicatePV(state.Groups[0]) == nil || state.Groups[0].IncompleteReason() == "" {
 		t.Errorf("two texts with one seqno: %v, %+v", err, state)
 	}
 

@@ -46,7 +46,8 @@ func assemble(probes []probe, component func(name string) (bool, error)) (lvm.St
 	}
 	copies, refused := readCopies(pvs)
 	present := byUUID(pvs)
-	for _, c := range newest(copies, &refused) {
+	state.PVs = foundPVs(present)
+	for _, c := range newest(copies) {
 		if err := c.checkMembers(present, copies); err != nil {
 			refused = append(refused, err)
 			continue
@@ -62,6 +63,7 @@ type metadataCopy struct {
 	*imported
 	text    *groupText
 	holders []string // PV UUIDs
+	tie     []string // PV UUIDs with another text of the same seqno
 }
 
 // readCopies finds the distinct texts: the PVs of an intact group all have the same one.
@@ -85,23 +87,41 @@ func readCopies(pvs []probe) (copies []*metadataCopy, refused []error) {
 	return slices.DeleteFunc(copies, func(c *metadataCopy) bool { return c.imported == nil }), refused
 }
 
-// newest returns each group's text with the highest seqno. It refuses two different texts with one seqno: LVM must decide.
-func newest(copies []*metadataCopy, refused *[]error) []*metadataCopy {
+// newest returns each group's text with the highest seqno. Of two different texts with one seqno nothing proves which is current, and
+// LVM would choose either: it returns the first, which names the others as a tie.
+func newest(copies []*metadataCopy) []*metadataCopy {
 	slices.SortStableFunc(copies, func(a, b *metadataCopy) int {
-		return cmp.Or(cmp.Compare(a.group.UUID, b.group.UUID), cmp.Compare(b.group.Seqno, a.group.Seqno))
+		return cmp.Or(cmp.Compare(a.group.UUID, b.group.UUID), cmp.Compare(b.group.Seqno, a.group.Seqno), cmp.Compare(a.text.checksum, b.text.checksum))
 	})
 	var best []*metadataCopy
 	for i, c := range copies {
 		if i > 0 && copies[i-1].group.UUID == c.group.UUID {
 			continue
 		}
-		if i+1 < len(copies) && copies[i+1].group.UUID == c.group.UUID && copies[i+1].group.Seqno == c.group.Seqno {
-			*refused = append(*refused, unsupported("volume group %s: two different texts bear the seqno %d", c.group.Name, c.group.Seqno))
-			continue
+		c.tie = nil
+		for _, other := range copies[i+1:] {
+			if other.group.UUID == c.group.UUID && other.group.Seqno == c.group.Seqno {
+				c.tie = append(c.tie, other.holders...)
+			}
 		}
 		best = append(best, c)
 	}
 	return best
+}
+
+// foundPVs returns the facts about physical volumes that do not depend on their groups' metadata.
+func foundPVs(present map[string][]probe) []lvm.FoundPV {
+	var all []lvm.FoundPV
+	for uuid, found := range present {
+		pv := lvm.FoundPV{UUID: uuid, Devices: paths(found)}
+		slices.Sort(pv.Devices)
+		for _, p := range found {
+			pv.Unresponsive = pv.Unresponsive || p.silent()
+			pv.MetadataUnreadable = pv.MetadataUnreadable || p.err != nil && !p.silent()
+		}
+		all = append(all, pv)
+	}
+	return all
 }
 
 func byUUID(pvs []probe) map[string][]probe {
@@ -156,9 +176,19 @@ func (c *metadataCopy) attached(present map[string][]probe, unknown []string) lv
 			first = false
 		}
 	}
-	g.Closed, g.Problem = h.closed(), h.problem(g.Name)
+	if len(c.tie) > 0 && len(h.duplicates) == 0 {
+		g.Tie = c.describeTie(present)
+	}
+	g.Closed, g.Problem = h.closed(), cmp.Or(h.problem(g.Name), g.Tie)
 	orderMissing(&g)
 	return g
+}
+
+// describeTie names a device with each of two texts.
+func (c *metadataCopy) describeTie(present map[string][]probe) string {
+	here, there := paths(present[c.holders[0]])[0], paths(present[c.tie[0]])[0]
+	return fmt.Sprintf("its physical volumes on %s and %s have different metadata with the same sequence number %d, and nothing proves which is current: disconnect the disk that is not, or restore the metadata from a backup (vgcfgrestore)",
+		min(here, there), max(here, there), c.group.Seqno)
 }
 
 // collect records the faults of a PV's devices. A PV without extents of a volume may have missed commits: LVM ignores its

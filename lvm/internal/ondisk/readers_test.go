@@ -44,7 +44,7 @@ func TestDisksAgreeWithReport(t *testing.T) {
 				if diff := compareStates(direct, report, direct); diff != "" {
 					t.Errorf("%s: %s", path, diff)
 				}
-				report.Devices = direct.Devices
+				report.Devices, report.PVs = direct.Devices, direct.PVs
 				if diff := cmp.Diff(report, direct); diff != "" {
 					t.Errorf("%s (-) and disks (+) differ:\n%s", path, diff)
 				}

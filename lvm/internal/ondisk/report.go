@@ -36,18 +36,6 @@ func ParseReport(r io.Reader) (lvm.State, error) {
 	return state, nil
 }
 
-// completedBy adds the groups that only LVM's report could read. The direct reading wins for all others: it has duplicate PVs
-// and unreadable devices.
-func completedBy(s lvm.State, report lvm.State) lvm.State {
-	for _, g := range report.Groups {
-		if !slices.ContainsFunc(s.Groups, func(known lvm.Group) bool { return known.UUID == g.UUID }) {
-			s.Groups = append(s.Groups, g)
-		}
-	}
-	sortState(&s)
-	return s
-}
-
 func (item reportGroup) group() (lvm.Group, error) {
 	vg := item.VG[0]
 	g := lvm.Group{

@@ -122,4 +122,5 @@ func sortState(s *lvm.State) {
 	slices.Sort(s.Unresponsive)
 	slices.Sort(s.Skipped)
 	slices.Sort(s.Devices)
+	slices.SortFunc(s.PVs, func(a, b lvm.FoundPV) int { return strings.Compare(a.UUID, b.UUID) })
 }
