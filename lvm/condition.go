@@ -27,10 +27,11 @@ const (
 	ConditionThinPoolFull       ConditionType = "ThinPoolFull"       // the volume's thin pool is full: writes fail
 	ConditionThinPoolFailed     ConditionType = "ThinPoolFailed"     // the volume's thin pool is read-only or needs a check
 
-	ConditionVolumeSuspended        ConditionType = "VolumeSuspended"        // its I/O waits for a resume
-	ConditionDiskUnresponsive       ConditionType = "DiskUnresponsive"       // a disk of the volume group
-	ConditionVolumeGroupUnusable    ConditionType = "VolumeGroupUnusable"    // Group.Problem
-	ConditionVolumeGroupSetupFailed ConditionType = "VolumeGroupSetupFailed" // the volume group differs from its declaration
+	ConditionVolumeSuspended        ConditionType = "VolumeSuspended"            // its I/O waits for a resume
+	ConditionDiskUnresponsive       ConditionType = "DiskUnresponsive"           // a disk of the volume group
+	ConditionVolumeGroupUnusable    ConditionType = "VolumeGroupUnusable"        // Group.Problem
+	ConditionMixedBlockSizes        ConditionType = "VolumeGroupMixedBlockSizes" // the volume group's disks have logical blocks of several sizes
+	ConditionVolumeGroupSetupFailed ConditionType = "VolumeGroupSetupFailed"     // the volume group differs from its declaration
 
 	ConditionFileSystemNearlyFull       ConditionType = "FileSystemNearlyFull"       // less than a tenth of a mounted file system is available
 	ConditionFileSystemFull             ConditionType = "FileSystemFull"             // less than 2 % of a mounted file system is available
@@ -55,7 +56,7 @@ func (t ConditionType) Severity() Severity {
 	switch t {
 	case ConditionVolumeRebuilding:
 		return SeverityInfo
-	case ConditionVolumeDegraded, ConditionThinPoolNearlyFull, ConditionVolumeGroupUnusable, ConditionVolumeGroupSetupFailed,
+	case ConditionVolumeDegraded, ConditionThinPoolNearlyFull, ConditionVolumeGroupUnusable, ConditionVolumeGroupSetupFailed, ConditionMixedBlockSizes,
 		ConditionFileSystemNearlyFull, ConditionFileSystemInodesNearlyUsed, ConditionSignatureFound:
 		return SeverityWarning
 	default:

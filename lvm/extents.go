@@ -50,6 +50,31 @@ func (g Group) Bytes(n Extents) Bytes { return Bytes(n) * g.ExtentSize }
 // ExtentsFor returns a size in extents, rounded up.
 func (g Group) ExtentsFor(size Bytes) Extents { return Extents((size-1)/g.ExtentSize) + 1 }
 
+// BlockSizes returns the logical block sizes of the present disks, ascending, each once.
+func (g Group) BlockSizes() (sizes []Bytes) {
+	for _, pv := range g.PVs {
+		if !pv.Missing {
+			sizes = append(sizes, pv.BlockSize)
+		}
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
+}
+
+// BlockSizesOf returns the logical block sizes of the present disks that an LV and its parts are on, but not those of a thin volume's
+// pool, ascending, each once.
+func (g Group) BlockSizesOf(lv LV) []Bytes {
+	used := map[string]bool{}
+	for _, part := range Components(g, lv) {
+		for _, seg := range part.Segments {
+			for _, area := range slices.Concat(seg.Areas, seg.Metadata) {
+				used[area.PV] = true
+			}
+		}
+	}
+	return Group{PVs: slices.DeleteFunc(slices.Clone(g.PVs), func(pv PV) bool { return !used[pv.UUID] })}.BlockSizes()
+}
+
 // Clone copies the slices that an allocation changes. The copy lacks Unresponsive, Skipped, Devices and PVs.
 func (s State) Clone() State {
 	groups := slices.Clone(s.Groups)

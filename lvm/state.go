@@ -18,6 +18,7 @@ type State struct {
 type FoundPV struct {
 	UUID               string
 	Devices            []string // paths of the devices that carry it, sorted; several: it has copies
+	BlockSize          Bytes    // as in PV
 	Unresponsive       bool     // as in PV
 	MetadataUnreadable bool     // as in PV
 }
@@ -50,6 +51,8 @@ type PV struct {
 	ReappearedDevice string // path of its device, if it has the MISSING flag but is back
 	MissingFlag      bool   // the metadata has the MISSING flag for it; LVM's report lacks this
 	Unresponsive     bool   // its device is unresponsive: the other fields are from its last answer
+
+	BlockSize Bytes // the logical block size of its device; 0 if the kernel does not report it, or the device is missing. LVM's report lacks it
 
 	MetadataUnreadable bool     // its device is on this node, but its metadata cannot be read; LVM's report lacks this
 	DuplicateDevices   []string // paths of all devices that carry it, if there are several; LVM's report lacks them

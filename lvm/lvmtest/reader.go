@@ -22,7 +22,7 @@ func (r reader) Read(ctx context.Context) (lvm.State, error) {
 		for _, pv := range g.PVs {
 			if !g.away && pv.Device != "" {
 				s.Devices = append(s.Devices, pv.Device)
-				found := lvm.FoundPV{UUID: pv.UUID, Devices: pv.DuplicateDevices, Unresponsive: pv.Unresponsive, MetadataUnreadable: pv.MetadataUnreadable}
+				found := lvm.FoundPV{UUID: pv.UUID, Devices: pv.DuplicateDevices, BlockSize: pv.BlockSize, Unresponsive: pv.Unresponsive, MetadataUnreadable: pv.MetadataUnreadable}
 				if len(found.Devices) == 0 {
 					found.Devices = []string{pv.Device}
 				}

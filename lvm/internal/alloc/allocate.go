@@ -92,21 +92,21 @@ func allocateIn(s lvm.State, cluster string, g lvm.Group, spec lvm.Spec) (*Alloc
 			c.Pool, err = p.Growth(extents, 0, spec.Class, cluster)
 		}
 	case legs == 0:
-		c.pickExtents(func(g lvm.Group) []ExtentRange { return LinearRanges(g, extents) })
+		c.pickExtents(spaceFor(g, spec.Class, extents), func(g lvm.Group) []ExtentRange { return LinearRanges(g, extents) })
 	default:
-		c.pickExtents(func(g lvm.Group) []ExtentRange { return legRanges(g, legs, LegExtents(g, spec.Class, extents)) })
+		c.pickExtents(spaceFor(g, spec.Class, extents), func(g lvm.Group) []ExtentRange { return legRanges(g, legs, LegExtents(g, spec.Class, extents)) })
 	}
 	return c, err
 }
 
 // pickExtents picks the extents. A raw block volume gets zeroed extents if few ranges provide them; else the driver zeroes the
 // others before it returns the volume.
-func (c *Allocation) pickExtents(pick func(lvm.Group) []ExtentRange) {
-	c.Ranges = pick(c.Group)
+func (c *Allocation) pickExtents(space lvm.Group, pick func(lvm.Group) []ExtentRange) {
+	c.Ranges = pick(space)
 	if !c.Volume.Block || len(UnzeroedIn(c.Group, c.Ranges)) == 0 {
 		return
 	}
-	if ranges := pick(onlyZeroed(c.Group)); ranges != nil && len(ranges) <= len(FreeExtents(c.Group)) {
+	if ranges := pick(onlyZeroed(space)); ranges != nil && len(ranges) <= len(FreeExtents(space)) {
 		c.Ranges = ranges
 		return
 	}
@@ -124,9 +124,13 @@ func noRoom(g lvm.Group, class lvm.Class) error {
 		}
 		return p.refusal(class, 0)
 	case legs == 0:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for a volume of at most %s", g.Name, most)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for a volume of at most %s%s", g.Name, most, mixedBlocks(g))
 	default:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for a volume of at most %s with the layout %s: the largest contiguous free extent range on each of %d disks is %s", g.Name, most, class.Layout, legs, g.Bytes(legRun(g, legs)))
+		run := lvm.Extents(0)
+		for _, space := range spaces(g) {
+			run = max(run, legRun(space, legs))
+		}
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for a volume of at most %s with the layout %s: the largest contiguous free extent range on each of %d disks is %s%s", g.Name, most, class.Layout, legs, g.Bytes(run), mixedBlocks(g))
 	}
 }
 

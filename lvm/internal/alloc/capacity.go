@@ -34,10 +34,19 @@ func Capacity(s lvm.State, class lvm.Class) (lvm.Capacity, error) {
 }
 
 // Largest counts the extents of the largest volume of the class in the group.
-func Largest(g lvm.Group, class lvm.Class) lvm.Extents {
-	switch legs := class.Legs(); {
-	case class.Layout == lvm.LayoutThin:
+func Largest(g lvm.Group, class lvm.Class) (most lvm.Extents) {
+	if class.Layout == lvm.LayoutThin {
 		return promisable(g, class)
+	}
+	for _, space := range spaces(g) {
+		most = max(most, largestIn(space, class))
+	}
+	return most
+}
+
+// largestIn is Largest on disks with blocks of one size, for a class that is not thin.
+func largestIn(g lvm.Group, class lvm.Class) lvm.Extents {
+	switch legs := class.Legs(); {
 	case legs == 0:
 		return g.FreeExtents()
 	default:
@@ -59,12 +68,18 @@ func legRun(g lvm.Group, legs int) lvm.Extents {
 }
 
 // Available counts the extents that all further volumes of the class together can have at most.
-func Available(g lvm.Group, class lvm.Class) lvm.Extents {
+func Available(g lvm.Group, class lvm.Class) (all lvm.Extents) {
 	legs := class.Legs()
-	if class.Layout == lvm.LayoutThin || legs == 0 {
-		return Largest(g, class)
+	switch {
+	case class.Layout == lvm.LayoutThin:
+		return promisable(g, class)
+	case legs == 0:
+		return g.FreeExtents()
 	}
-	return rowsIn(g, class, legRows(g, legs)) * class.StripeExtents()
+	for _, space := range spaces(g) {
+		all += rowsIn(g, class, legRows(space, legs)) * class.StripeExtents()
+	}
+	return all
 }
 
 // legRows counts the rows of one extent on each of so many disks: the largest k for which the disks' free extents, at most k of

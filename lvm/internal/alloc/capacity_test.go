@@ -55,19 +55,22 @@ func Impossible(s lvm.State, g lvm.Group, class lvm.Class, size lvm.Bytes) strin
 	case class.Layout == lvm.LayoutThin:
 		return ImpossibleThin(g, class, g.Bytes(rows))
 	case legs == 0:
-		var free lvm.Extents
+		free := map[lvm.Bytes]lvm.Extents{} // by block size
 		for _, pv := range g.PVs {
 			for _, r := range pv.Free {
 				if pv.Allocatable {
-					free += r.Count
+					free[pv.BlockSize] += r.Count
 				}
 			}
 		}
-		if free < rows {
-			return "too few extents"
+		for _, n := range free {
+			if n >= rows {
+				return ""
+			}
 		}
+		return "too few extents"
 	default:
-		need, disks := rows, 0
+		need, disks := rows, map[lvm.Bytes]int{}
 		if class.IsRAID() {
 			region := alloc.RegionSize(g, class, rows*class.StripeExtents())
 			bits := int64(rows) * int64(g.ExtentSize) / int64(region)
@@ -77,14 +80,16 @@ func Impossible(s lvm.State, g lvm.Group, class lvm.Class, size lvm.Bytes) strin
 		}
 		for _, pv := range g.PVs {
 			if pv.Allocatable && slices.ContainsFunc(pv.Free, func(r lvm.Run) bool { return r.Count >= need }) {
-				disks++
+				disks[pv.BlockSize]++
 			}
 		}
-		if disks < legs {
-			return "too few disks with such a run"
+		for _, n := range disks {
+			if n >= legs {
+				return ""
+			}
 		}
+		return "too few disks with such a run"
 	}
-	return ""
 }
 
 func ImpossibleThin(g lvm.Group, class lvm.Class, size lvm.Bytes) string {
@@ -100,7 +105,7 @@ func ImpossibleThin(g lvm.Group, class lvm.Class, size lvm.Bytes) string {
 	}
 	most := p.Data
 	if p.Ours {
-		most += g.FreeExtents()
+		most += p.Space.FreeExtents()
 		if !p.Made {
 			most -= p.Fixed()
 		}
@@ -154,6 +159,9 @@ func checkAllocation(t *rapid.T, s lvm.State, c *alloc.Allocation, size lvm.Byte
 		return
 	}
 	total := fixture.CheckFree(t, group, c.Ranges)
+	if sizes := sizesUsed(group, c.Ranges); len(sizes) > 1 {
+		t.Fatalf("a volume on disks with blocks of %v", sizes)
+	}
 	if class.Legs() == 0 {
 		if total != c.Extents {
 			t.Fatalf("%d extents planned, %d wanted", total, c.Extents)
@@ -184,6 +192,9 @@ func CheckPoolPlan(t *rapid.T, g lvm.Group, c *alloc.Allocation) {
 		fixed := lvm.Extents(0)
 		if grown.Home != nil {
 			fixed = p.Fixed()
+		}
+		if sizes := sizesUsed(g, append(slices.Clone(grown.Home), grown.Ranges...)); len(sizes) > 1 {
+			t.Fatalf("a pool on disks with blocks of %v", sizes)
 		}
 		if n := fixture.CheckFree(t, g, append(slices.Clone(grown.Home), grown.Ranges...)); n != grown.Data-data+fixed {
 			t.Fatalf("%d extents for a pool that grows from %d to %d and needs %d beside it", n, data, grown.Data, fixed)

@@ -47,10 +47,21 @@ func allocatePool(g *lvm.Group, p *PoolGrowth) {
 		i = len(g.LVs)
 		g.LVs = append(g.LVs,
 			lvm.LV{Name: p.Name, Tags: lvm.PoolTags(p.Cluster), Type: "thin-pool", Thin: &lvm.ThinPool{Data: p.Name + "_tdata", Metadata: p.Name + "_tmeta", ChunkSize: p.Chunk, Zero: true}},
+			lvm.LV{Name: p.Name + "_tdata", Extents: p.Data, Type: "linear", Hidden: true, Segments: dataSegments(*g, p)},
 			lvm.LV{Name: p.Name + "_tmeta", Extents: p.Metadata, Type: "linear", Hidden: true},
 			lvm.LV{Name: "lvol0" + SpareSuffix, Extents: max(p.Metadata, spareOf(*g)), Type: "linear", Hidden: true})
 	}
 	g.LVs[i].Extents = max(g.LVs[i].Extents, p.Data)
+}
+
+// dataSegments places a new pool's data, as far as a further plan needs it: on the disk of its home.
+func dataSegments(g lvm.Group, p *PoolGrowth) []lvm.Segment {
+	for _, pv := range g.PVs {
+		if len(p.Home) > 0 && pv.Device == p.Home[0].Device {
+			return []lvm.Segment{{Extents: p.Data, Type: "linear", Areas: []lvm.Area{{PV: pv.UUID, Start: p.Home[0].First}}}}
+		}
+	}
+	return nil
 }
 
 // UseRanges removes the ranges from the free extents.

@@ -99,13 +99,15 @@ func extendRanges(g lvm.Group, lv lvm.LV, v lvm.Volume, extents lvm.Extents) (ra
 	case v.Class.IsRAID():
 		ranges, err = extendRAID(g, lv, v, extents)
 	case v.Class.Layout == lvm.LayoutStriped:
-		if ranges = legRanges(g, v.Class.Stripes, (extents-lv.Extents)/v.Class.StripeExtents()); ranges == nil {
-			run := legRun(g, v.Class.Stripes)
-			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for at most %s: the largest contiguous free extent range on each of %d disks is %s", g.Name, v.Class.DataSize(g.Bytes(lv.Extents+run*v.Class.StripeExtents())), v.Class.Stripes, g.Bytes(run))
+		space := spaceOf(g, lv)
+		if ranges = legRanges(space, v.Class.Stripes, (extents-lv.Extents)/v.Class.StripeExtents()); ranges == nil {
+			run := legRun(space, v.Class.Stripes)
+			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for at most %s: the largest contiguous free extent range on each of %d disks is %s%s", g.Name, v.Class.DataSize(g.Bytes(lv.Extents+run*v.Class.StripeExtents())), v.Class.Stripes, g.Bytes(run), mixedBlocks(g))
 		}
 	default:
-		if ranges = extendLinear(g, lv, extents-lv.Extents); ranges == nil {
-			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for at most %s", g.Name, v.Class.DataSize(g.Bytes(lv.Extents+g.FreeExtents())))
+		space := spaceOf(g, lv)
+		if ranges = extendLinear(space, lv, extents-lv.Extents); ranges == nil {
+			err = lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for at most %s%s", g.Name, v.Class.DataSize(g.Bytes(lv.Extents+space.FreeExtents())), mixedBlocks(g))
 		}
 	}
 	return ranges, err

@@ -32,6 +32,7 @@ const (
 // Pool is an existing thin pool, or the one to create (Made is false).
 type Pool struct {
 	Group    lvm.Group
+	Space    lvm.Group // with the free extents that its data can grow onto
 	Name     string
 	Made     bool
 	Ours     bool        // the driver extends it with its provisioned size
@@ -81,7 +82,7 @@ func PoolOf(g lvm.Group, class lvm.Class) (Pool, error) {
 	if lv.Thin.OvercommitReason != "" {
 		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "%s", lv.Thin.OvercommitReason)
 	}
-	p := Pool{Group: g, Name: lv.Name, Made: true, Ours: lvm.IsPool(lv), Data: lv.Extents, Chunk: lv.Thin.ChunkSize}
+	p := Pool{Group: g, Space: spaceOf(g, dataOf(g, lv)), Name: lv.Name, Made: true, Ours: lvm.IsPool(lv), Data: lv.Extents, Chunk: lv.Thin.ChunkSize}
 	for _, other := range g.LVs {
 		if other.Type == string(lvm.LayoutThin) && other.Pool == lv.Name {
 			p.Promised += p.Chunks(other.Extents)
@@ -91,6 +92,14 @@ func PoolOf(g lvm.Group, class lvm.Class) (Pool, error) {
 		}
 	}
 	return p, nil
+}
+
+// dataOf returns the data LV of a thin pool; zero if there is none.
+func dataOf(g lvm.Group, pool lvm.LV) lvm.LV {
+	if i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == pool.Thin.Data }); i >= 0 {
+		return g.LVs[i]
+	}
+	return lvm.LV{}
 }
 
 // newPool plans a pool whose metadata suffices for the whole group.
@@ -111,7 +120,13 @@ func newPool(g lvm.Group, class lvm.Class) (Pool, error) {
 	if spare := spareOf(g); spare < p.Metadata {
 		p.spare = p.Metadata - spare
 	}
-	if !slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.LongestRun() > p.Fixed() }) {
+	room := lvm.Extents(0)
+	for _, space := range spaces(g) {
+		if fits := slices.ContainsFunc(space.PVs, func(pv lvm.PV) bool { return pv.LongestRun() > p.Fixed() }); fits && space.FreeExtents() > room {
+			p.Space, room = space, space.FreeExtents()
+		}
+	}
+	if room == 0 {
 		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has insufficient capacity for the thin pool %s: it needs %s of contiguous free extents on one disk for metadata, spare metadata and data", g.Name, p.Name, g.Bytes(p.Fixed()+1))
 	}
 	return p, nil
@@ -152,10 +167,10 @@ func (p Pool) Growable() lvm.Extents {
 	case !p.Ours:
 		return 0
 	case !p.Made:
-		return p.Group.FreeExtents() - p.Fixed()
+		return p.Space.FreeExtents() - p.Fixed()
 	}
 	described := p.Group.Bytes(p.Metadata) / poolPerChunk * p.Chunk / p.Group.ExtentSize
-	return max(0, min(p.Group.FreeExtents(), lvm.Extents(described)-p.Data))
+	return max(0, min(p.Space.FreeExtents(), lvm.Extents(described)-p.Data))
 }
 
 // maxVolume limits a volume, so that its bytes and percentages of its chunks do not overflow.
@@ -201,7 +216,7 @@ func (p Pool) Growth(n, old lvm.Extents, class lvm.Class, cluster string) (*Pool
 // To returns the change that gives the pool so many extents of data, for which the caller has checked the free extents.
 func (p Pool) To(grown lvm.Extents, cluster string) *PoolGrowth {
 	growth := &PoolGrowth{Name: p.Name, Cluster: cluster, Group: p.Group, Data: grown, Metadata: p.Metadata, Chunk: p.Chunk}
-	rest := p.Group
+	rest := p.Space
 	if !p.Made {
 		free := FreeExtents(rest)
 		home := free[smallest(free, grown+p.Fixed())]
@@ -224,8 +239,8 @@ func (p Pool) refusal(class lvm.Class, old lvm.Extents) error {
 	case !p.Ours:
 		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s more, at %d %% of its %s: extend it (lvextend -L+SIZE %s/%s), or delete volumes or snapshots", p.Group.Name, p.Name, left, class.Overprovision, p.Group.Bytes(p.Data), p.Group.Name, p.Name)
 	case old > 0:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s for this volume: provisioned sizes are limited to %d %% of its data and of the free space in the volume group", p.Group.Name, p.Name, left, class.Overprovision)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s can provision at most %s for this volume: provisioned sizes are limited to %d %% of its data and of the free space in the volume group%s", p.Group.Name, p.Name, left, class.Overprovision, mixedBlocks(p.Group))
 	default:
-		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for a volume of at most %s in the thin pool %s: provisioned sizes are limited to %d %% of the pool's data and of the free space in the volume group", p.Group.Name, left, p.Name, class.Overprovision)
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has capacity for a volume of at most %s in the thin pool %s: provisioned sizes are limited to %d %% of the pool's data and of the free space in the volume group%s", p.Group.Name, left, p.Name, class.Overprovision, mixedBlocks(p.Group))
 	}
 }

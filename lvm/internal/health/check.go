@@ -39,6 +39,7 @@ type checkedVolume struct {
 
 func (c *groupCheck) checkVolumes(ctx context.Context) {
 	missing := c.checkGroup()
+	c.checkBlockSizes()
 	suspended := c.suspended(ctx)
 	for _, p := range c.volumes {
 		if slices.ContainsFunc(lvm.ComponentsAndPool(c.group, p.lv), func(part lvm.LV) bool { return suspended[lvm.DeviceUUID(c.group.UUID, part.UUID)] }) {

@@ -158,7 +158,7 @@ func groupByUUID(s lvm.State, uuid lvm.VGUUID) *lvm.Group {
 
 // withComparableProblem returns a reported group with the direct reading's values where the report has none or may differ. LVM
 // may use another name of a disk. It does not report which volume's checksums an integrity volume has, a pool's messages, the
-// MISSING flag, or the text's checksum.
+// MISSING flag, the block size of a disk, or the text's checksum.
 func withComparableProblem(g lvm.Group, direct lvm.Group) lvm.Group {
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
 	g.Checksum = direct.Checksum
@@ -173,6 +173,7 @@ func withComparableProblem(g lvm.Group, direct lvm.Group) lvm.Group {
 			g.Problem = strings.ReplaceAll(g.Problem, theirs+" ", ours+" ")
 		}
 		g.PVs[i].MissingFlag, g.PVs[i].MetadataUnreadable, g.PVs[i].DuplicateDevices = direct.PVs[i].MissingFlag, direct.PVs[i].MetadataUnreadable, direct.PVs[i].DuplicateDevices
+		g.PVs[i].BlockSize = direct.PVs[i].BlockSize
 		if sameDevice(direct.PVs[i].ReappearedDevice, g.PVs[i].ReappearedDevice) {
 			g.PVs[i].ReappearedDevice = direct.PVs[i].ReappearedDevice
 		}

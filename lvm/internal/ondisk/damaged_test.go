@@ -75,6 +75,23 @@ func withOtherText(t *testing.T, image []byte) []byte {
 	return image
 }
 
+// TestBlockSizes: a physical volume has the logical block size of its device, whoever reads the metadata.
+func TestBlockSizes(t *testing.T) {
+	inEachMode(t, "linear", func(t *testing.T, node fixture.TestNode, _ *Disks, r lvm.Reader) {
+		node.Attribute(t, "loop0", "queue/logical_block_size", "4096\n")
+		state, err := r.Read(t.Context())
+		fixture.Must(t, err)
+		for _, pv := range state.Groups[0].PVs {
+			if is := pv.BlockSize == 4096; is != strings.HasSuffix(pv.Device, "loop0") {
+				t.Errorf("%s: %d", pv.Device, pv.BlockSize)
+			}
+		}
+		if sizes := state.Groups[0].BlockSizes(); len(sizes) != 2 {
+			t.Errorf("%v", sizes)
+		}
+	})
+}
+
 // TestDamagedMetadata: metadata that cannot be read on one disk leaves the group incomplete, whoever reads the other disks.
 func TestDamagedMetadata(t *testing.T) {
 	inEachMode(t, "linear", func(t *testing.T, node fixture.TestNode, _ *Disks, r lvm.Reader) {

@@ -31,6 +31,7 @@ type BlockDevice struct {
 	Name      string // in /sys/class/block
 	Path      string // under /dev
 	Size      lvm.Bytes
+	Block     lvm.Bytes // its logical block size; 0 if the kernel does not report it
 	partition bool
 	number    uint64 // as in stat's st_rdev
 	Inode     uint64 // of its entry in sysfs; no later device ever has the same
@@ -189,8 +190,29 @@ func (b *blockDevices) candidate(name, dev string) (BlockDevice, bool, error) {
 		}
 	}
 	d.number = unix.Mkdev(uint32(major), uint32(minor))
+	d.Block = b.blockSize(name, d.partition)
 	never := major == majorFloppy || major == majorOptical || major == majorFlash
 	return d, d.Path != "" && !never, nil
+}
+
+// blockSize reads a device's logical block size. A partition has that of its disk.
+func (b *blockDevices) blockSize(name string, partition bool) lvm.Bytes {
+	if partition {
+		folder, err := os.Readlink(filepath.Join(b.sys, "class/block", name))
+		if err != nil {
+			return 0
+		}
+		name = filepath.Base(filepath.Dir(folder))
+	}
+	text, err := b.attribute(name, "queue/logical_block_size")
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(text), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return lvm.Bytes(n)
 }
 
 // component reports whether another device is made of this one (software RAID, multipath): then the other one has the PV.

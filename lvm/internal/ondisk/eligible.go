@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -20,9 +19,8 @@ import (
 type Disk struct {
 	BlockDevice
 	position
-	Links      []string  // its other names, below /dev/disk
-	Block      lvm.Bytes // its logical block size; 0 if the kernel does not report it
-	Model      string    // as the hardware reports it; "" if it does not
+	Links      []string // its other names, below /dev/disk
+	Model      string   // as the hardware reports it; "" if it does not
 	Rotational bool
 	readOnly   bool
 	zoned      bool // writes must be in its zones' order
@@ -112,9 +110,6 @@ func (v DeviceScanner) inspect(device BlockDevice) (Disk, error) {
 	}
 	d.Model = strings.Join(strings.Fields(text("device/model", "../device/model")), " ")
 	d.Rotational = text("queue/rotational", "../queue/rotational") == "1"
-	if n, err := strconv.ParseInt(text("queue/logical_block_size", "../queue/logical_block_size"), 10, 32); err == nil {
-		d.Block = lvm.Bytes(n)
-	}
 	d.readOnly = text("ro") != "0" // an unknown value counts as read-only
 	d.zoned = text("queue/zoned", "../queue/zoned") == "host-managed"
 	d.removable = text("removable", "../removable") == "1"

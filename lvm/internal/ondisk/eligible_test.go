@@ -52,8 +52,19 @@ func TestDiskProperties(t *testing.T) {
 	n.Attribute(t, "nvme0n1", "queue/rotational", "1\n")
 	n.Attribute(t, "nvme0n1", "device/model", "FAST  DISK 9 \n")
 	n.Attribute(t, "nvme0n1", "queue/zoned", "host-managed\n")
-	for _, name := range []string{"nvme0n1", "nvme0n1p1"} {
-		d, err := DeviceScanner{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev}.inspect(BlockDevice{Name: name, Path: "/dev/" + name, Size: lvm.GiB})
+	n.Attribute(t, "nvme0n1p1", "partition", "1\n")
+	for name, kind := range map[string]string{"nvme0n1": "disk", "nvme0n1p1": "partition"} {
+		n.Attribute(t, name, "uevent", "MAJOR=259\nMINOR=0\nDEVNAME="+name+"\nDEVTYPE="+kind+"\n")
+		n.Attribute(t, name, "size", "2097152\n")
+	}
+	found, err := new(scanner).scan(t.Context(), n.Sys, n.Proc, n.Dev)
+	fixture.Must(t, err)
+	if len(found.list) != 2 {
+		t.Fatalf("%+v", found.list)
+	}
+	for _, b := range found.list {
+		name := b.Name
+		d, err := DeviceScanner{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev}.inspect(b)
 		if fixture.Must(t, err); d.Block != 4*lvm.KiB || !d.Rotational || d.Model != "FAST DISK 9" || !d.zoned || !d.virtual || d.readOnly {
 			t.Errorf("%s: %+v", name, d)
 		}

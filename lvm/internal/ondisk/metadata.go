@@ -113,7 +113,7 @@ func newest(copies []*metadataCopy) []*metadataCopy {
 func foundPVs(present map[string][]probe) []lvm.FoundPV {
 	var all []lvm.FoundPV
 	for uuid, found := range present {
-		pv := lvm.FoundPV{UUID: uuid, Devices: paths(found)}
+		pv := lvm.FoundPV{UUID: uuid, Devices: paths(found), BlockSize: found[0].device.Block}
 		slices.Sort(pv.Devices)
 		for _, p := range found {
 			pv.Unresponsive = pv.Unresponsive || p.silent()
@@ -202,6 +202,7 @@ func (h *restrictions) collect(pv *lvm.PV, found []probe, needs lvm.Bytes) {
 		slices.Sort(pv.DuplicateDevices)
 		h.duplicates = append(h.duplicates, lvm.DescribeDuplicatePV(pv.UUID, pv.DuplicateDevices...))
 	}
+	pv.BlockSize = found[0].device.Block
 	if path := slices.Min(paths(found)); pv.Missing {
 		pv.ReappearedDevice = path
 	} else {

@@ -68,7 +68,7 @@ func onDevices(direct lvm.State, groups []lvm.Group) []lvm.Group {
 
 // addFound adds to a reported PV what its devices show.
 func (h *restrictions) addFound(pv *lvm.PV, on lvm.FoundPV) {
-	pv.MetadataUnreadable = on.MetadataUnreadable
+	pv.MetadataUnreadable, pv.BlockSize = on.MetadataUnreadable, on.BlockSize
 	switch {
 	case on.Unresponsive:
 		pv.Unresponsive, pv.Missing, pv.Device = true, false, on.Devices[0]

@@ -87,6 +87,21 @@ func TestHealth(t *testing.T) {
 	problem("")
 	silence(false)
 
+	blocks := func(size lvm.Bytes, pv string) {
+		node.Change(b.Group, func(g *lvm.Group) {
+			for i := range g.PVs {
+				if g.PVs[i].BlockSize = 512; g.PVs[i].UUID == pv {
+					g.PVs[i].BlockSize = size
+				}
+			}
+		})
+	}
+	blocks(4096, legOf(t, node, b.Group, plain.ID.LV))
+	check("mixed block sizes", map[lvm.ConditionType]string{lvm.ConditionMixedBlockSizes: "has disks with logical blocks of 512 bytes"})
+	blocks(4096, legOf(t, node, b.Group, mirror.ID.LV+"_rimage_0"))
+	check("a volume on both", map[lvm.ConditionType]string{lvm.ConditionMixedBlockSizes: "On both are " + mirror.ID.LV})
+	blocks(512, "")
+
 	lost := legOf(t, node, b.Group, plain.ID.LV)
 	lose := func(is bool) {
 		node.Change(b.Group, func(g *lvm.Group) {
