@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -14,14 +16,35 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
+// built compiles the suite once, to a folder that TestMain removes.
+var built = sync.OnceValues(func() (string, error) {
+	suite := filepath.Join(folder, "suite")
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-o", suite, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return suite, nil
+})
+
+var folder string
+
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "suite-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(folder)
+	os.Exit(code)
+}
+
 // checkout returns a folder like test/ of a checkout, whose parts run the script, and the suite to run there.
 func checkout(t *testing.T, script string) (dir, suite string) {
 	t.Helper()
-	root := t.TempDir()
-	dir, suite = filepath.Join(root, "test"), filepath.Join(root, "suite")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", suite, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	suite, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
+	dir = filepath.Join(t.TempDir(), "test")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
