@@ -115,6 +115,20 @@ func TestCloneIsPlacedOnNodeOfSource(t *testing.T) {
 	expectNoWrites(t, other)
 }
 
+// TestCloneIsReturnedToTheScheduler: the node of the source is silent. Another node, which the scheduler selected for the clone, returns it,
+// because csi-provisioner there never calls the driver.
+func TestCloneIsReturnedToTheScheduler(t *testing.T) {
+	silent, other := newNode(t, "a"), newNode(t, "b")
+	other.start(t, nil)
+	silent.bound(t, "data", corev1.PersistentVolumeFilesystem)
+	claim := copyOf(t, "clone", "", "PersistentVolumeClaim", "data", other.name)
+	until(t, claim, "returned", selectedIs(""))
+	if why := eventOn(t, claim.Namespace, claim.Name, "SelectedNodeRemoved"); !strings.Contains(why, other.name) || !strings.Contains(why, silent.name) {
+		t.Errorf("the event says %q", why)
+	}
+	expectAllowed(t, other)
+}
+
 func TestCloneCreatedBeforeSourceIsBound(t *testing.T) {
 	here := newNode(t, "a")
 	here.start(t, nil)

@@ -218,6 +218,7 @@ func TestSidecarsAreAdmitted(t *testing.T) {
 		c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: "snap"}
 	})
 	copied := here.untilProvisioned(t, restored).Name
+	patchClaim(t, claim, "", fmt.Sprintf(`{"metadata": {"annotations": {%q: null}}}`, selected)) // as that of a static volume: the proxy knows its volume
 	clone := here.selectedClaim(t, "clone", func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: claim.Name}
 	})
