@@ -124,5 +124,9 @@ func (e *Engine) remapSteps(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.V
 		}
 		active = append(active, target)
 	}
-	return []lvmcmd.Step{{Argv: lvmcmd.DeactivateArgs(g, active...)}, {Argv: lvmcmd.ActivateArgs(t, g)}}, nil
+	steps := []lvmcmd.Step{{Argv: lvmcmd.DeactivateArgs(g, active...)}}
+	for _, target := range active { // an admin's volumes too
+		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.ActivateArgs(target, g)})
+	}
+	return steps, nil
 }

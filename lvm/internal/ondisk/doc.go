@@ -7,7 +7,7 @@
 // assembles the groups (metadata.go), and finds what forbids changes (restrictions.go).
 //
 // CheckedReader compares direct readings with LVM's own report (report.go) at start and every ten minutes, and uses only the
-// report once the two differ.
+// report once the two differ. What the labels show of the devices holds for the report too (reportmerge.go).
 //
 // Caveats:
 //
