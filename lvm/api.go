@@ -140,6 +140,8 @@ type Volume struct {
 	Size    Bytes // usable size: the logical volume of an encrypted one also has the header (DeviceSize)
 	Source  ID    // Spec.Source; may be deleted
 	Block   bool  // Spec.Block
+
+	FormatMark Bytes // the first place of its format mark on its logical volume (FormatMark); 0: it never had one
 }
 
 // SnapshotSpec is a request for one snapshot of a thin volume. It is comparable.

@@ -71,6 +71,8 @@ type Kernel interface {
 	// flushes the device and, unless done is nil, calls done with the first byte that is not zeroed yet. It stops between two
 	// chunks with ctx's error.
 	Zero(ctx context.Context, d Device, from, to Bytes, done func(until Bytes)) error
+	// Write writes durably to the device, if nothing uses it and the path still leads to it.
+	Write(d Device, data []byte, at Bytes) error
 	// Sync flushes the volatile caches of these disks.
 	Sync(paths []string) error
 }

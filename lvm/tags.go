@@ -37,6 +37,7 @@ const (
 	keySource     = "source" // name of an LV in the same group
 	keyMode       = "mode"   // omitted if it is for a file system
 	keyEncryption = "encryption"
+	keyFormatMark = "formatmark" // the format mark's place, in bytes; omitted for what the driver never formats
 
 	TagSnapshot = "snapshot"
 	TagPool     = "pool"
@@ -65,6 +66,7 @@ func VolumeTags(v Volume) []string {
 	add(keySource, v.Source.LV, v.Source != ID{})
 	add(keyMode, modeBlock, v.Block)
 	add(keyEncryption, string(class.Encryption), class.Encryption != EncryptionNone)
+	add(keyFormatMark, strconv.FormatInt(int64(v.FormatMark), 10), v.FormatMark != 0)
 	add(KeyClaim, v.Claim, v.Claim != "" && len(EncodeTag(KeyClaim, v.Claim)) <= MaxTag)
 	return tags
 }
@@ -161,7 +163,7 @@ func DeviceUUID(vgUUID VGUUID, lvUUID string) string {
 	return "LVM-" + strings.ReplaceAll(string(vgUUID), "-", "") + strings.ReplaceAll(lvUUID, "-", "")
 }
 
-// KeyNode is the key of a volume group's tag that names the node which uses it. LVM's system ID would also exclude the node's own
+// KeyNode is the key of a volume group's tag that names the node which uses it; KeyCluster is that of the node's cluster. LVM's system ID would also exclude the node's own
 // lvm from the volume group, unless an admin configures the same ID there.
 const KeyNode = "node"
 

@@ -32,6 +32,9 @@ var AnyVolume = rapid.Custom(func(t *rapid.T) lvm.Volume {
 	if class.Layout == lvm.LayoutThin && rapid.Bool().Draw(t, "copy") {
 		v.Source = lvm.ID{VG: v.ID.VG, LV: rapid.StringMatching(`[vs]-[0-9a-f]{8}`).Draw(t, "source")}
 	}
+	if v.NeedsFormatMark() {
+		v.FormatMark = lvm.FormatMarkSize * lvm.Bytes(rapid.Int64Range(0, 1<<30).Draw(t, "mark"))
+	}
 	return v
 })
 
@@ -130,6 +133,9 @@ func TestVolumeOfUnmanagedLV(t *testing.T) {
 		{"stripes of a linear one", with("", "nodelvm.stripes=2"), true, "does not use stripes"},
 		{"stripes that are none", with("", "nodelvm.stripes=two"), true, `says "two"`},
 		{"a name that no LV has", with("", "nodelvm.lv=../x"), true, `nodelvm.lv tag says "../x"`},
+		{"a format mark at the beginning", with("", "nodelvm.formatmark=0"), true, `formatmark tag says "0"`},
+		{"a format mark between two places", with("", "nodelvm.formatmark=4097"), true, `formatmark tag says "4097"`},
+		{"a format mark nowhere", with("", "nodelvm.formatmark=end"), true, `formatmark tag says "end"`},
 		{"unknown wipe", with("nodelvm.wipe=zero", "nodelvm.wipe=maybe"), true, `"maybe"`},
 		{"unknown layout", with("nodelvm.layout=linear", "nodelvm.layout=moebius"), true, `"moebius"`},
 		{"broken escape", with("nodelvm.name=n", "nodelvm.name=#zz"), true, "damaged"},

@@ -27,6 +27,9 @@ func VolumeOf(g Group, lv LV) (v Volume, ours bool, err error) {
 	if v.Class, err = classOf(lv, values); err != nil {
 		return Volume{}, true, notManagedError(g, lv, err)
 	}
+	if v.FormatMark, err = formatMarkOf(values); err != nil {
+		return Volume{}, true, notManagedError(g, lv, err)
+	}
 	v.Class.Group = string(g.Name)
 	if v.Size = v.Class.DataSize(g.Bytes(lv.Extents)); v.Size == 0 && v.Class.Encryption != EncryptionNone {
 		return Volume{}, true, notManagedError(g, lv, fmt.Errorf("is tagged as encrypted and has only %s, of which the LUKS header needs %s", g.Bytes(lv.Extents), LUKSHeaderSize))
@@ -121,6 +124,18 @@ func sourceOf(g Group, values map[string]string) ID {
 		return ID{}
 	}
 	return ID{VG: g.UUID, LV: values[keySource]}
+}
+
+func formatMarkOf(values map[string]string) (Bytes, error) {
+	text, there := values[keyFormatMark]
+	if !there {
+		return 0, nil
+	}
+	at, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || at < FormatMarkSize || at%FormatMarkSize != 0 {
+		return 0, fmt.Errorf("its %s tag says %q", TagPrefix+keyFormatMark, text)
+	}
+	return Bytes(at), nil
 }
 
 // classOf decodes the class, without its group, and applies the rules for requested classes, so that no plan meets any other.

@@ -50,21 +50,48 @@ func (s *Server) currentDevice(v volume) (device string, active bool, err error)
 }
 
 // stageEncrypted opens an encrypted volume, and keeps its mapping open until release. The caller keeps the logical volume open.
-func (s *Server) stageEncrypted(ctx context.Context, r stageRequest, lv string) (device string, block BlockDevice, release func(), err error) {
-	v, err := s.devices.Lookup(ctx, r.id)
-	if err != nil {
-		return "", block, nil, err
-	}
+func (s *Server) stageEncrypted(ctx context.Context, r stageRequest, v lvm.Volume, lv string) (device string, block BlockDevice, release func(), err error) {
+	mark := Mark{UUID: r.uuid, First: v.FormatMark}
 	device, err = s.encryption.Stage(ctx, luks.Request{
 		Volume: luks.Volume{Handle: r.id.String(), UUID: r.uuid, Device: lv, Copied: r.hasSource, Block: r.block},
 		Keys:   r.keys, Options: luks.Options{Discards: passesDiscards(v.Class, r.flags)},
-		Blank: func(ctx context.Context) error { return s.checkBlank(ctx, lv, r.uuid) },
+		Blank:   func(ctx context.Context) error { return s.checkBlank(ctx, lv, mark, originOf(v, r.hasSource)) },
+		Cleared: func(mapping string) error { return s.markMapping(r, mapping, mark) },
 	})
 	if err != nil {
 		return "", block, nil, err
 	}
+	if err := s.removeMarkBelow(device, lv, mark); err != nil {
+		return "", block, nil, err
+	}
 	block, release, err = s.openDevice(r.volume, device)
 	return device, block, release, err
+}
+
+// mappingMark is the format mark on the mapping of an encrypted volume.
+func mappingMark(m Mark) Mark {
+	if m.First != 0 {
+		m.First -= lvm.LUKSHeaderSize
+	}
+	return m
+}
+
+// markMapping writes the format mark to a new mapping, if a file system follows on it.
+func (s *Server) markMapping(r stageRequest, mapping string, mark Mark) error {
+	if r.block || mark.First == 0 {
+		return nil
+	}
+	return s.fs.WriteMark(mapping, mappingMark(mark))
+}
+
+// removeMarkBelow removes the format mark of an encrypted logical volume, before its mapping is in use: from now on only the header and its
+// own mark say that the volume was formatted.
+func (s *Server) removeMarkBelow(mapping, lv string, mark Mark) error {
+	mounts, err := s.fs.Mounts(mapping)
+	if err != nil || len(mounts) > 0 {
+		return err
+	}
+	return s.fs.RemoveMark(lv, mark)
 }
 
 // passesDiscards reports whether the mapping passes discards, which show on the disk which blocks are free. Without them a thin
@@ -78,14 +105,19 @@ func passesDiscards(class lvm.Class, mountOptions []string) bool {
 	return class.Layout == lvm.LayoutThin
 }
 
-// checkBlank refuses (lvm.KindConflict) a logical volume that is not blank or is mounted.
-func (s *Server) checkBlank(ctx context.Context, device, uuid string) error {
-	content, err := s.fs.Probe(ctx, device, uuid)
-	if err != nil || content.Blank() && !content.Mounted {
+// checkBlank refuses (lvm.KindConflict) a logical volume that luksFormat may not overwrite: one that is mounted, has content, or may have
+// been in use. A raw volume may be formatted with LUKS, below its content.
+func (s *Server) checkBlank(ctx context.Context, device string, mark Mark, o origin) error {
+	content, err := s.fs.Probe(ctx, device, mark)
+	if err != nil {
 		return err
 	}
-	return lvm.Errorf(lvm.KindConflict, "device %s of an encrypted volume contains %s instead of a LUKS header, so the driver does not format it. If that is not needed, clear the device with wipefs -a %s and zero its first 4 KiB",
-		device, content.describe(), device)
+	if content.Blank() && !content.Mounted {
+		o.raw = false
+		return checkFormat(device, content, o, "luks")
+	}
+	return lvm.Errorf(lvm.KindConflict, "device %s of an encrypted volume contains %s instead of a LUKS header, so the driver does not format it. %s. If that is not needed, clear the device with wipefs -a %s and zero its first 4 KiB",
+		device, content.describe(), repair(device, content.Rest, "luks"), device)
 }
 
 // describe names all findings.

@@ -49,8 +49,13 @@ func (f *fakeLUKS) Stage(ctx context.Context, r luks.Request) (string, error) {
 	if f.content.Type == "" && f.held != 1 {
 		return "", lvm.Errorf(lvm.KindInternal, "the logical volume is held %d times", f.held)
 	}
-	if err := r.Blank(ctx); err != nil && !f.open {
-		return "", err
+	if !f.open {
+		if err := r.Blank(ctx); err != nil {
+			return "", err
+		}
+		if err := r.Cleared(mappingPath); err != nil {
+			return "", err
+		}
 	}
 	f.open = true
 	return mappingPath, f.do("open %s", r.Device)

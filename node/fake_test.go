@@ -16,6 +16,10 @@ import (
 type fake struct {
 	active   bool
 	content  Content
+	contents map[string]Content // of devices with other content, by path
+	volume   lvm.Volume         // what its tags say: FormatMark, Block, Source
+	gone     int                // from this Lookup on, the volume is being deleted; 0: it stays
+	lookups  int
 	lags     bool // the file system is smaller than the device
 	failed   []DeviceNumber
 	head     []byte           // of the device
@@ -66,7 +70,12 @@ func (f *fake) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
 	if id != testID {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindNotLocal, "volume %s: its volume group is not on this node", id)
 	}
-	return lvm.Volume{ID: id, UUID: "uuid", Class: f.luks.class}, nil
+	if f.lookups++; f.gone > 0 && f.lookups >= f.gone {
+		return lvm.Volume{}, lvm.Errorf(lvm.KindNotFound, "volume %s is not ready: it has the state \"deleting\"", id)
+	}
+	v := f.volume
+	v.ID, v.UUID, v.Class = id, "uuid", f.luks.class
+	return v, nil
 }
 
 func (f *fake) Inspect(path string) (PathInfo, error) {
@@ -103,7 +112,12 @@ func (f *fake) OpenDevice(device string) (BlockDevice, func(), error) {
 func (f *fake) Owns(_ context.Context, id lvm.ID, device uint64) (bool, error) {
 	return id == testID && DeviceNumber(device) == ourDevice, nil
 }
-func (f *fake) Probe(context.Context, string, string) (Content, error) { return f.content, nil }
+func (f *fake) Probe(_ context.Context, device string, _ Mark) (Content, error) {
+	if content, other := f.contents[device]; other {
+		return content, nil
+	}
+	return f.content, nil
+}
 func (f *fake) Format(_ context.Context, w Formatting) error {
 	words := append([]string{w.Type, w.Device}, w.Options...)
 	if w.Clear {
@@ -111,7 +125,15 @@ func (f *fake) Format(_ context.Context, w Formatting) error {
 	}
 	return f.do("format %s", strings.Join(words, " "))
 }
-func (f *fake) RemoveMark(device, uuid string) error { return f.do("remove mark %s %s", device, uuid) }
+func (f *fake) RemoveMark(device string, mark Mark) error {
+	if content, other := f.contents[device]; other && !content.Marked || !other && !f.content.Marked {
+		return nil
+	}
+	return f.do("remove mark %s %s", device, mark.UUID)
+}
+func (f *fake) WriteMark(device string, mark Mark) error {
+	return f.do("write mark %s %s at %d", device, mark.UUID, mark.First)
+}
 func (f *fake) SetUUID(_ context.Context, device string, _ [16]byte) error {
 	return f.do("set UUID %s", device)
 }

@@ -19,12 +19,15 @@ type Filesystem interface {
 	Stat(device string) (BlockDevice, error)
 	// OpenDevice opens a block device until release is called: until then the kernel gives its number to no other device.
 	OpenDevice(device string) (block BlockDevice, release func(), err error)
-	// Probe reads the content of the device of the logical volume with this UUID. It never writes, and ends with ctx.
-	Probe(ctx context.Context, device, uuid string) (Content, error)
-	// Format creates a file system on a blank device. It is never interrupted. lvm.KindInUse: the device is open.
+	// Probe reads the content of a device, which may have this mark. It never writes, and ends with ctx.
+	Probe(ctx context.Context, device string, mark Mark) (Content, error)
+	// Format creates a file system on a device that was never mounted, under its format mark, which it removes at the end. It is never
+	// interrupted. lvm.KindInUse: the device is open.
 	Format(ctx context.Context, f Formatting) error
-	// RemoveMark removes the mark of mkfs from a device with a complete file system that was never mounted (see mkfsMark).
-	RemoveMark(device, uuid string) error
+	// RemoveMark removes the format mark from a device, durably. Nothing on the device may be mounted.
+	RemoveMark(device string, mark Mark) error
+	// WriteMark writes the format mark at its first place, durably.
+	WriteMark(device string, mark Mark) error
 	// Fsck makes the repairs that need no admin. lvm.KindConflict: it cannot repair the errors.
 	Fsck(ctx context.Context, device, fsType string) error
 	// SetUUID sets the UUID of the btrfs file system on an unmounted device, if it has another one.
@@ -91,7 +94,7 @@ type MountedFileSystem struct {
 type Formatting struct {
 	Device  string
 	Size    lvm.Bytes // of the device
-	UUID    string    // of the logical volume
+	Mark    Mark
 	Type    string
 	Options []string // further arguments of mkfs
 	Clear   bool     // the device holds what an interrupted mkfs left

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -25,58 +24,67 @@ func (m machine) Format(ctx context.Context, f Formatting) (err error) {
 		return lvm.Errorf(lvm.KindInternal, "cannot open the device: %w", err)
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
-	if f.Clear { // else mkfs would refuse; a mark counts only if Format writes it again
-		if err := writeDurably(device, make([]byte, headSize), 0); err != nil {
+	places := f.Mark.places(f.Size)
+	for _, at := range places {
+		if err := writeDurably(device, lvm.FormatMark(f.Mark.UUID), at); err != nil {
 			return err
 		}
 	}
-	at, mark := markOffset(f.Size), needsMark(f.Type, f.Options, f.Size)
-	if mark {
-		if err := writeDurably(device, mkfsMark(f.UUID), at); err != nil {
+	if f.Clear { // else mkfs would refuse
+		if err := writeDurably(device, make([]byte, headSize), 0); err != nil {
 			return err
 		}
-	} else if err := removeMark(device, f.UUID, at); err != nil {
-		return err
 	}
 	args := mkfsArgs(f.Type, f.Device, f.Options, runningKernel())
 	if words, err := m.run(m.exec.Command("mkfs."+f.Type, args...)); err != nil {
 		return lvm.Errorf(lvm.KindInternal, "cannot create the file system: mkfs.%s %s: %w: %s", f.Type, strings.Join(args, " "), err, words)
 	}
-	if !mark {
-		return nil
-	}
 	if err := device.Sync(); err != nil {
 		return lvm.Errorf(lvm.KindInternal, "cannot flush the new file system to %s: %w", f.Device, err)
 	}
-	return removeMark(device, f.UUID, at)
+	return removeMarks(device, f.Mark, f.Size)
 }
 
-// RemoveMark opens the device exclusively: it must not be mounted.
-func (m machine) RemoveMark(path, uuid string) error {
-	block, err := m.Stat(path)
+// RemoveMark opens the device for writing only if it has the mark: udev probes a device after each writer.
+func (m machine) RemoveMark(path string, mark Mark) (err error) {
+	device, size, err := openWithSize(path)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, device.Close()) }()
+	found, err := findMarks(device, mark, size)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	writable, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "cannot open the device: %w", err)
+	}
+	return errors.Join(removeMarks(writable, mark, size), writable.Close())
+}
+
+// removeMarks zeroes the marks that the device has, and nothing else.
+func removeMarks(device *os.File, mark Mark, size lvm.Bytes) error {
+	found, err := findMarks(device, mark, size)
+	if err != nil {
+		return err
+	}
+	for _, at := range found {
+		if err := writeDurably(device, make([]byte, lvm.FormatMarkSize), at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteMark writes the mark to a device that nothing uses.
+func (m machine) WriteMark(path string, mark Mark) error {
 	device, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {
 		return lvm.Errorf(lvm.KindInternal, "cannot open the device: %w", err)
 	}
-	return errors.Join(removeMark(device, uuid, markOffset(block.Size)), device.Close())
-}
-
-// removeMark zeroes the mark if the device has it, and nothing else.
-func removeMark(device *os.File, uuid string, at int64) error {
-	if at < headSize {
-		return nil
-	}
-	found := make([]byte, markSize)
-	if _, err := device.ReadAt(found, at); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "cannot read device %s at byte %d: %w", device.Name(), at, err)
-	}
-	if !bytes.Equal(found, mkfsMark(uuid)) {
-		return nil
-	}
-	return writeDurably(device, make([]byte, markSize), at)
+	err = writeDurably(device, lvm.FormatMark(mark.UUID), int64(mark.First))
+	return errors.Join(err, device.Close())
 }
 
 func writeDurably(device *os.File, data []byte, at int64) error {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/exec"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // killing runs mkfs under ptrace(2), counts its writes to the device, and kills it at the start of one.
@@ -153,24 +154,66 @@ func TestKilledMkfsIsRepeated(t *testing.T) {
 		{"xfs", "", 304},
 		{"btrfs", "", 112},
 	} {
-		t.Run(test.fsType+test.options, func(t *testing.T) {
-			total := 0
-			for at := 0; at <= total; at += step(at, total) {
-				if !t.Run(strconv.Itoa(at), func(t *testing.T) { // each gives the space of its volume back
-					total = newBench(t).killed(test.fsType, test.options, test.size, at, total)
-				}) {
-					t.FailNow()
+		for kind, create := range map[string]func(*bench) string{
+			"created": func(b *bench) string { return b.created("v", test.size) },
+			"earlier": func(b *bench) string { return b.volume("v", test.size) },
+		} {
+			t.Run(kind+" "+test.fsType+test.options, func(t *testing.T) {
+				total := 0
+				for at := 0; at <= total; at += step(at, total) {
+					if !t.Run(strconv.Itoa(at), func(t *testing.T) { // each gives the space of its volume back
+						b := newBench(t)
+						create(b)
+						total = b.killed(test.fsType, test.options, at, total)
+						b.startsByItself(test.fsType, test.options)
+					}) {
+						t.FailNow()
+					}
 				}
-			}
-			t.Logf("%d writes", total)
-		})
+				t.Logf("%d writes", total)
+			})
+		}
 	}
 }
 
-// killed stages a volume, with mkfs killed at one of its writes; at 0 it lives, and the number of its writes is returned.
-func (b *bench) killed(fsType, options string, size int64, at, total int) int {
+// TestKilledMkfsThenExpanded: the volume grows after mkfs was killed, so that its end, and the mark before that, are elsewhere.
+func TestKilledMkfsThenExpanded(t *testing.T) {
+	for _, test := range []struct {
+		fsType                 string
+		created, before, after int64 // MiB; before: mkfs, to which the volume was expanded, and after it was killed
+	}{
+		{"ext4", 16, 16, 32}, {"ext4", 16, 32, 64}, {"xfs", 304, 304, 512}, {"btrfs", 112, 112, 160},
+	} {
+		total := 0
+		for at := 0; at <= total; at += step(at, total) {
+			name := fmt.Sprintf("%s of %d MiB, killed at write %d with %d MiB, expanded to %d MiB", test.fsType, test.created, at, test.before, test.after)
+			if !t.Run(name, func(t *testing.T) {
+				b := newBench(t)
+				device := b.created("v", test.created)
+				b.grow(device, test.before)
+				total = b.killed(test.fsType, "", at, total)
+				if at == 0 {
+					return // it counts the writes
+				}
+				b.grow(device, test.after)
+				b.startsByItself(test.fsType, "")
+			}) {
+				t.FailNow()
+			}
+		}
+	}
+}
+
+// grow expands a volume to some MiB.
+func (b *bench) grow(device string, size int64) {
 	b.t.Helper()
-	b.volume("v", size)
+	b.must(os.Truncate(b.run("losetup", "-n", "-O", "BACK-FILE", device), size*megabytes))
+	b.run("losetup", "-c", device)
+}
+
+// killed stages the volume "v", with mkfs killed at one of its writes; at 0 it lives, and the number of its writes is returned.
+func (b *bench) killed(fsType, options string, at, total int) int {
+	b.t.Helper()
 	k := &killing{Interface: exec.New(), at: at}
 	honest := b.fs
 	b.fs = machine{mounter: newMachine().mounter, exec: k}
@@ -179,7 +222,6 @@ func (b *bench) killed(fsType, options string, size int64, at, total int) int {
 		b.t.Fatalf("killed at write %d of %d: %v", at, total, err)
 	}
 	b.fs = honest
-	b.startsByItself(fsType, options)
 	return max(total, k.passed)
 }
 
@@ -209,23 +251,26 @@ func (b *bench) startsByItself(fsType, options string) {
 		return
 	}
 	b.must(os.WriteFile(filepath.Join(staging, "kept"), []byte("data"), 0o600))
-	if _, marked, err := readEnds(b.devices["v"], "uuid-of-v"); err != nil || marked {
+	if _, marked, err := readHead(b.devices["v"], b.mark("v")); err != nil || marked {
 		b.t.Errorf("it is mounted with the mark of mkfs: %v, %v", marked, err)
 	}
-	b.must(b.unstage("v", staging))
+	b.umount(staging)
 	b.must(b.stage("v", fsType, staging))
 	if text, err := os.ReadFile(filepath.Join(staging, "kept")); err != nil || string(text) != "data" {
 		b.t.Errorf("the file reads %q, %v", text, err)
 	}
-	b.must(b.unstage("v", staging))
+	b.umount(staging)
 }
+
+// umount unmounts a file system. (NodeUnstageVolume needs device-mapper.)
+func (b *bench) umount(path string) { b.t.Helper(); b.run("umount", path) }
 
 // TestMarkAfterFinishedMkfs: mkfs ended, and the driver did before it took the mark away.
 func TestMarkAfterFinishedMkfs(t *testing.T) {
 	b := newBench(t)
 	device := b.volume("v", 16)
-	b.must(newMachine().Format(t.Context(), Formatting{Device: device, Size: 16 * megabytes, UUID: "uuid-of-v", Type: "ext4"}))
-	b.write(device, markOffset(16*megabytes), mkfsMark("uuid-of-v"))
+	b.must(newMachine().Format(t.Context(), Formatting{Device: device, Size: 16 * megabytes, Mark: Mark{UUID: "uuid-of-v"}, Type: "ext4"}))
+	b.write(device, int64(lvm.FormatMarkOffset(16*megabytes)), lvm.FormatMark("uuid-of-v"))
 	uuid := b.run("blkid", "-p", "-s", "UUID", "-o", "value", device)
 	b.startsByItself("ext4", "")
 	if now := b.run("blkid", "-p", "-s", "UUID", "-o", "value", device); now != uuid {
@@ -237,10 +282,12 @@ func TestMarkAfterFinishedMkfs(t *testing.T) {
 // gone, and though another volume's mark is there, as in a copy.
 func TestNoMountedFileSystemIsFormatted(t *testing.T) {
 	for what, damage := range map[string]func(b *bench, device string){
-		"no mark":        func(*bench, string) {},
-		"another's mark": func(b *bench, device string) { b.write(device, markOffset(16*megabytes), mkfsMark("uuid-of-x")) },
+		"no mark": func(*bench, string) {},
+		"another's mark": func(b *bench, device string) {
+			b.write(device, int64(lvm.FormatMarkOffset(16*megabytes)), lvm.FormatMark("uuid-of-x"))
+		},
 		"a torn mark": func(b *bench, device string) {
-			b.write(device, markOffset(16*megabytes), mkfsMark("uuid-of-v")[:markSize-512])
+			b.write(device, int64(lvm.FormatMarkOffset(16*megabytes)), lvm.FormatMark("uuid-of-v")[:lvm.FormatMarkSize-512])
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -264,9 +311,9 @@ func TestMarkInAFileIsUserData(t *testing.T) {
 	b := newBench(t)
 	device := b.volume("v", 16)
 	b.startsByItself("ext4", "")
-	b.write(device, markOffset(16*megabytes), mkfsMark("uuid-of-v"))
+	b.write(device, int64(lvm.FormatMarkOffset(16*megabytes)), lvm.FormatMark("uuid-of-v"))
 	unchanged := b.digestBefore()
-	content, err := newMachine().Probe(t.Context(), device, "uuid-of-v")
+	content, err := newMachine().Probe(t.Context(), device, Mark{UUID: "uuid-of-v"})
 	if err != nil || content.Marked || content.Type != "ext4" {
 		t.Errorf("got %+v, %v", content, err)
 	}

@@ -43,3 +43,15 @@ func (l loops) List(context.Context) (volumes []lvm.Volume, err error) {
 	}
 	return volumes, nil
 }
+
+// markedLoops are loop devices, some with a tag that says where their format mark is, as the driver creates volumes.
+type markedLoops struct {
+	loops
+	marks map[string]lvm.Bytes // by logical volume
+}
+
+func (l markedLoops) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
+	v, err := l.loops.Lookup(ctx, id)
+	v.FormatMark = l.marks[id.LV]
+	return v, err
+}

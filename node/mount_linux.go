@@ -77,7 +77,9 @@ func (m machine) Mount(source, target, fsType string, options []string) error {
 	return nil
 }
 
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+func oneLine(text string) string {
+	return strings.TrimSuffix(strings.Join(strings.Fields(text), " "), ".")
+}
 
 // requireContext returns an error (lvm.KindConflict) if a mount lacks an SELinux label among its options.
 func requireContext(target string, options []string) error {

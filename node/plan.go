@@ -59,18 +59,19 @@ type Mount struct {
 	ReadOnly bool // the mount itself; the file system may differ
 }
 
-// Content is the result of three checks of a device: blkid(8) with unrestricted probing, wipefs(8), and the first 4 KiB, which
-// lvcreate zeroes (lvcreate(8), --zero). The device is blank only if none of them finds anything. The blocks after the first
-// 4 KiB need not be zero: a volume of a class with wipe "none" may show older data there.
+// Content is the result of the checks of a device: blkid(8) with unrestricted probing, wipefs(8), the first 4 KiB, which lvcreate zeroes
+// (lvcreate(8), --zero), the format mark, and the copies of superblocks. The blocks after the first 4 KiB need not be zero: a volume of a
+// class with wipe "none" may show older data there.
 type Content struct {
 	Type       string   // of the file system; "" if blkid is not sure of one.
 	Others     []string // descriptions of all other findings.
 	Unfinished string   // the type of a file system whose mkfs was interrupted, with proof that it never held data.
-	Marked     bool     // the file system is complete, was never mounted, and still has the mark of its mkfs
+	Marked     bool     // the device has the format mark: no file system on it was ever mounted
+	Rest       Remains  // of a file system that nothing recognizes, on a device without the mark
 	Mounted    bool     // the device is mounted already
 }
 
-// Blank reports whether the checks found nothing.
+// Blank reports whether blkid, wipefs and the first 4 KiB show nothing. That alone does not allow a format.
 func (c Content) Blank() bool { return c.Type == "" && len(c.Others) == 0 && c.Unfinished == "" }
 
 // action is the result of a plan.
@@ -124,17 +125,16 @@ func access(readOnly bool) string {
 	return "writable"
 }
 
-// planContent decides how the driver turns the device's content into a file system of the requested type. It never formats a
-// device that is not proven blank.
-func planContent(device string, c Content, fsType string, size lvm.Bytes) (action, error) {
+// planContent decides how the driver turns the device's content into a file system of the requested type.
+func planContent(device string, c Content, o origin, fsType string, size lvm.Bytes) (action, error) {
 	empty := c.Blank() || c.Unfinished != ""
 	switch {
 	case empty && size < minimumSizes[fsType]:
 		return 0, lvm.Errorf(lvm.KindInvalid, "the volume has %s, but a file system of type %s needs at least %s: request more, or use ext4", size, fsType, minimumSizes[fsType])
 	case empty:
-		return actFormat, nil
+		return actFormat, checkFormat(device, c, o, fsType)
 	case len(c.Others) > 0:
-		return 0, lvm.Errorf(lvm.KindConflict, "device %s contains %s, so the driver does not format it. If that is not needed, clear the device with wipefs -a %s and zero its first 4 KiB", device, joinAnd(c.Others), device)
+		return 0, refuseContent(device, c, o, fsType)
 	case !mountableAs(fsType, c.Type):
 		return 0, lvm.Errorf(lvm.KindConflict, "device %s contains a file system of type %s instead of %s, so the driver does not format it", device, c.Type, fsType)
 	case c.Mounted: // fsck refuses a mounted device, and the driver checked it before that mount

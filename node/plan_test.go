@@ -92,7 +92,7 @@ func TestPlanContent(t *testing.T) {
 		{"many things", Content{Others: []string{"a", "b", "c"}}, "ext4", lvm.GiB, refuse(lvm.KindConflict, "contains a, b and c,")},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			act, err := planContent("/dev/dm-3", test.content, test.fsType, test.size)
+			act, err := planContent("/dev/dm-3", test.content, origin{}, test.fsType, test.size)
 			test.want.check(t, act, err)
 		})
 	}

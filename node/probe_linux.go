@@ -28,7 +28,7 @@ const headSize = 4096
 // Probe first runs blkid, which in one process decides for a device with content. If blkid finds nothing, Probe also runs
 // wipefs, and reads the head itself. blkid returns 2 for "nothing found", but also for "no such device" and for read errors, so
 // Probe checks the device before, and reads it afterwards.
-func (m machine) Probe(ctx context.Context, device, uuid string) (Content, error) {
+func (m machine) Probe(ctx context.Context, device string, mark Mark) (Content, error) {
 	mounts, err := m.Mounts(device)
 	if err != nil {
 		return Content{}, err
@@ -38,17 +38,18 @@ func (m machine) Probe(ctx context.Context, device, uuid string) (Content, error
 		return Content{}, err
 	}
 	content.Mounted = len(mounts) > 0
-	head, marked, err := readEnds(device, uuid)
+	head, marked, err := readHead(device, mark)
 	if err != nil {
 		return content, err
 	}
+	content.Marked = marked
 	switch {
 	case content.Type == "xfs" && len(content.Others) == 0 && isUnfinishedXFS(head):
-		return Content{Unfinished: "xfs", Mounted: content.Mounted}, nil
+		return Content{Unfinished: "xfs", Marked: marked, Mounted: content.Mounted}, nil
 	case content.Type == "xfs" && head[xfsInProgress] != 0:
 		return Content{Others: []string{"an unfinished xfs file system without a checksum that proves that its mkfs was interrupted"}}, nil
 	case content.Type != "":
-		content.Marked = marked && content.Type != "xfs" && content.Type != "btrfs" && !wasMounted(head[superblocks["ext4"]:])
+		content.Marked = marked && (content.Type == "xfs" || content.Type == "btrfs" || !wasMounted(head[superblocks["ext4"]:]))
 		return content, nil
 	case !content.Blank():
 		return content, nil
@@ -63,15 +64,15 @@ func (m machine) Probe(ctx context.Context, device, uuid string) (Content, error
 	default:
 		content.Others = []string{fmt.Sprintf("data of an unknown kind in its first %d bytes", headSize)}
 	}
-	return content, checkReadable(device)
+	return content, findRest(device, &content)
 }
 
 // xfsInProgress is the offset of the byte in an xfs superblock that mkfs.xfs clears last (sb_inprogress; XFS Algorithms & Data
 // Structures, "Superblocks"). The kernel does not mount such a file system while it is set.
 const xfsInProgress = 126
 
-// readEnds reads the head of a device, and reports whether the device has the logical volume's mkfs mark.
-func readEnds(device, uuid string) (head []byte, marked bool, err error) {
+// readHead reads the head of a device, and reports whether the device has the format mark.
+func readHead(device string, mark Mark) (head []byte, marked bool, err error) {
 	f, size, err := openWithSize(device)
 	if err != nil {
 		return nil, false, err
@@ -81,25 +82,36 @@ func readEnds(device, uuid string) (head []byte, marked bool, err error) {
 	if _, err := f.ReadAt(head, 0); err != nil {
 		return nil, false, fmt.Errorf("cannot read the content of %s: %w", device, err)
 	}
-	at := markOffset(size)
-	if at < headSize {
-		return head, false, nil
-	}
-	tail := make([]byte, markSize)
-	if _, err := f.ReadAt(tail, at); err != nil {
-		return nil, false, fmt.Errorf("cannot read the content of %s: %w", device, err)
-	}
-	return head, bytes.Equal(tail, mkfsMark(uuid)), nil
+	found, err := findMarks(f, mark, size)
+	return head, len(found) > 0, err
 }
 
-// checkReadable returns an error if a possible superblock location is unreadable: blkid and wipefs would report it as blank.
-func checkReadable(device string) error {
+// findMarks returns the places where a device has the format mark.
+func findMarks(device *os.File, mark Mark, size lvm.Bytes) (found []int64, err error) {
+	wanted, block := lvm.FormatMark(mark.UUID), make([]byte, lvm.FormatMarkSize)
+	for _, at := range mark.places(size) {
+		if _, err := device.ReadAt(block, at); err != nil {
+			return nil, lvm.Errorf(lvm.KindInternal, "cannot read device %s at byte %d: %w", device.Name(), at, err)
+		}
+		if bytes.Equal(block, wanted) {
+			found = append(found, at)
+		}
+	}
+	return found, nil
+}
+
+// findRest searches a device without a signature for the rest of a file system. It returns an error if a possible place of a superblock is
+// unreadable: blkid and wipefs would report it as blank.
+func findRest(device string, content *Content) error {
 	f, size, err := openWithSize(device)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	if err := readSuperblocks(f, int64(size)); err != nil {
+	if err = readSuperblocks(f, int64(size)); err == nil && !content.Marked {
+		content.Rest, err = findRemains(f, int64(size))
+	}
+	if err != nil {
 		return lvm.Errorf(lvm.KindInternal, "cannot read all superblock locations of device %s, so the driver does not format it: %w", device, err)
 	}
 	return nil

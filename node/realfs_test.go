@@ -47,13 +47,14 @@ type bench struct {
 	*Server
 	t       *testing.T
 	devices loops
+	marks   map[string]lvm.Bytes
 	dir     string
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	devices := loops{}
-	return &bench{New(Config{NodeName: "n", Devices: devices}), t, devices, t.TempDir()}
+	devices, marks := loops{}, map[string]lvm.Bytes{}
+	return &bench{New(Config{NodeName: "n", Devices: markedLoops{devices, marks}}), t, devices, marks, t.TempDir()}
 }
 
 func (b *bench) run(name string, args ...string) string {
@@ -65,7 +66,20 @@ func (b *bench) run(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// volume makes a blank volume of some MiB; whatever is mounted of it goes at the end.
+// created makes a blank volume of some MiB with the format mark, as the driver creates one.
+func (b *bench) created(name string, size int64) string {
+	b.t.Helper()
+	device := b.volume(name, size)
+	b.marks[name] = lvm.FormatMarkOffset(lvm.Bytes(size) * megabytes)
+	b.must(b.fs.WriteMark(device, b.mark(name)))
+	return device
+}
+
+// mark is the format mark of a volume.
+func (b *bench) mark(name string) Mark { return Mark{UUID: "uuid-of-" + name, First: b.marks[name]} }
+
+// volume makes a blank volume of some MiB without the tag for a format mark, as an earlier version created one; whatever is mounted of
+// it goes at the end.
 func (b *bench) volume(name string, size int64) string {
 	b.t.Helper()
 	path := filepath.Join(b.dir, name+".img")
@@ -144,7 +158,7 @@ func TestFileSystemsFromStageToUnstageTwice(t *testing.T) {
 	for _, fsType := range fileSystems {
 		t.Run(fsType, func(t *testing.T) {
 			b := newBench(t)
-			device := b.volume("v", 320)
+			device := b.created("v", 320)
 			staging, one, two := b.path("staging"), b.path("pods/one"), b.path("pods/two")
 			for range 2 { // each call twice: the second must find its work done
 				b.must(b.stage("v", fsType, staging))

@@ -95,7 +95,7 @@ func TestFreshFileSystemsDoNotGrow(t *testing.T) {
 		for _, size := range sizes {
 			name := fmt.Sprintf("v%d", size)
 			device := b.volume(name, size)
-			b.must(newMachine().Format(t.Context(), Formatting{Device: device, Size: lvm.Bytes(size) * megabytes, UUID: "uuid", Type: fsType}))
+			b.must(newMachine().Format(t.Context(), Formatting{Device: device, Size: lvm.Bytes(size) * megabytes, Mark: Mark{UUID: "uuid"}, Type: fsType}))
 			if b.wants(name, fsType) {
 				t.Errorf("a fresh %s on %d MiB wants to grow", fsType, size)
 			}

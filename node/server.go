@@ -6,8 +6,7 @@
 // mkfs.go, plan.go, superblock.go and btrfs.go are pure functions: they derive the action from the request and the present
 // state. The files *_linux.go execute it.
 //
-// Caveats. The driver formats a device only if three checks find nothing on it (see Content), or if its content proves that a
-// mkfs was interrupted (unfinishedmkfs.go). mkfs runs to its end even if the caller gives up. Unpublishing and unstaging never
+// Caveats. The driver formats a device only with proof that no file system on it was ever mounted (formatproof.go). mkfs runs to its end even if the caller gives up. Unpublishing and unstaging never
 // run LVM, so pods can end whatever state the disks are in.
 //
 // Errors leave this package with the kinds of package lvm; cmd/nodelvm has the one table that maps kinds to gRPC codes.

@@ -9,8 +9,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// NodeStageVolume makes a volume usable on this node: it activates the device, opens an encrypted one, formats a blank one,
-// mounts the file system at the staging path, and resizes it to the device (CSI spec, "NodeStageVolume"). lvm.KindConflict: the
+// NodeStageVolume makes a volume usable on this node: it activates the device, opens an encrypted one, formats one that was
+// never mounted, mounts the file system at the staging path, and resizes it to the device (CSI spec, "NodeStageVolume"). lvm.KindConflict: the
 // path is in use, or the device holds other data, and the driver has changed nothing.
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	r, err := parseStage(req)
@@ -29,52 +29,74 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 	if r.block && r.encryption == lvm.EncryptionNone {
 		return &csi.NodeStageVolumeResponse{}, nil // publishing binds the device itself
 	}
-	if err := s.stage(ctx, r, device); err != nil {
+	v, err := s.devices.Lookup(ctx, r.id)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.stage(ctx, r, v, device); err != nil {
 		return nil, err
 	}
 	return &csi.NodeStageVolumeResponse{}, nil
 }
 
-func (s *Server) stage(ctx context.Context, r stageRequest, device string) error {
+func (s *Server) stage(ctx context.Context, r stageRequest, v lvm.Volume, device string) error {
 	block, release, err := s.openDevice(volume{id: r.id, uuid: r.uuid}, device)
 	if err != nil {
 		return err
 	}
 	defer release()
+	mark := Mark{UUID: r.uuid, First: v.FormatMark}
 	if r.encryption != lvm.EncryptionNone {
 		var releaseMapping func()
-		if device, block, releaseMapping, err = s.stageEncrypted(ctx, r, device); err != nil {
+		if device, block, releaseMapping, err = s.stageEncrypted(ctx, r, v, device); err != nil {
 			return err
 		}
 		defer releaseMapping()
+		mark = mappingMark(mark)
 	}
 	if r.block {
 		return nil
 	}
-	return s.stageFileSystem(ctx, r, device, block)
+	return s.stageFileSystem(ctx, r, formatTarget{device, block.Size, mark, originOf(v, r.hasSource)}, block.Number)
 }
 
-func (s *Server) stageFileSystem(ctx context.Context, r stageRequest, device string, block BlockDevice) error {
+// formatTarget is a device that may be formatted.
+type formatTarget struct {
+	device string
+	size   lvm.Bytes
+	mark   Mark
+	origin origin
+}
+
+func (s *Server) stageFileSystem(ctx context.Context, r stageRequest, t formatTarget, number DeviceNumber) error {
 	info, err := s.fs.Inspect(r.staging)
 	if err != nil {
 		return err
 	}
-	act, err := planStage(info, block.Number, r)
+	act, err := planStage(info, number, r)
 	if err != nil {
 		return err
 	}
 	if act != actNothing {
-		if act, err = s.ensureFileSystem(ctx, r, device, block.Size); err != nil {
+		if act, err = s.ensureFileSystem(ctx, r, t); err != nil {
 			return err
 		}
-		if err := s.mountAt(info, false, func() error { return s.fs.Mount(device, r.staging, r.fsType, mountOptions(r.volume)) }); err != nil {
+		if err := s.mountAt(info, false, func() error { return s.mountFileSystem(r, t.device) }); err != nil {
 			return err
 		}
 	}
 	if act == actFormat || r.readOnly {
 		return nil
 	}
-	return s.resize(ctx, r.id, device, r.staging, r.fsType)
+	return s.resize(ctx, r.id, t.device, r.staging, r.fsType)
+}
+
+func (s *Server) mountFileSystem(r stageRequest, device string) error {
+	err := s.fs.Mount(device, r.staging, r.fsType, mountOptions(r.volume))
+	if err == nil {
+		return nil
+	}
+	return lvm.Errorf(lvm.KindOf(err), "%w. The file system may be damaged (see the node's kernel log). %s", err, repair(device, Remains{}, r.fsType))
 }
 
 // openDevice opens a volume's device, and checks that it is still the volume's: device-mapper gives the number of a device that
@@ -110,30 +132,30 @@ func mountOptions(v volume) []string {
 }
 
 // ensureFileSystem makes sure that the device has a sound file system of the requested type, and returns what it did.
-func (s *Server) ensureFileSystem(ctx context.Context, r stageRequest, device string, size lvm.Bytes) (action, error) {
-	content, err := s.fs.Probe(ctx, device, r.uuid)
+func (s *Server) ensureFileSystem(ctx context.Context, r stageRequest, t formatTarget) (action, error) {
+	content, err := s.fs.Probe(ctx, t.device, t.mark)
 	if err != nil {
 		return 0, err
 	}
-	act, err := planContent(device, content, r.fsType, size)
+	act, err := planContent(t.device, content, t.origin, r.fsType, t.size)
 	if err != nil {
 		return 0, err
 	}
 	switch act {
 	case actFormat:
-		return act, s.makeFileSystem(ctx, r, Formatting{Device: device, Size: size, UUID: r.uuid, Type: r.fsType, Clear: content.Unfinished != ""})
+		return act, s.makeFileSystem(ctx, r, Formatting{Device: t.device, Size: t.size, Mark: t.mark, Type: r.fsType, Clear: content.Unfinished != ""})
 	case actCheck:
 		if content.Marked {
-			if err := s.fs.RemoveMark(device, r.uuid); err != nil {
+			if err := s.fs.RemoveMark(t.device, t.mark); err != nil {
 				return 0, err
 			}
 		}
 		if r.hasSource && r.fsType == "btrfs" {
-			if err := s.fs.SetUUID(ctx, device, btrfsUUID(r.uuid)); err != nil {
+			if err := s.fs.SetUUID(ctx, t.device, btrfsUUID(r.uuid)); err != nil {
 				return 0, err
 			}
 		}
-		return act, s.fs.Fsck(ctx, device, r.fsType)
+		return act, s.fs.Fsck(ctx, t.device, r.fsType)
 	case actNothing, actMount, actRemount:
 	}
 	return act, nil

@@ -17,41 +17,31 @@ import (
 //   - ext4: nothing in the first 4 KiB until the last write, that of the superblock; but with blocks of less than 4 KiB they
 //     also contain the group descriptors, which mkfs writes earlier.
 //
-// So only ext4 needs a mark that distinguishes these descriptors from data of an unknown kind. mke2fs clears the first 4 KiB
-// and up to 128 KiB at the end; the mark lies before these, where a new file system has free space. The driver writes it before
-// mkfs, and removes it, durably, before the first mount: a device with the mark of this logical volume was never mounted since.
-// A clone has another UUID, and the driver ignores the mark of another volume.
+// None of these alone proves that the file system was never mounted, except the superblock of xfs: damage leaves the same. The format mark
+// proves it (lvm.FormatMark). It also distinguishes the descriptors of ext4 from data of an unknown kind.
 
-// The mark of mkfs.
-const (
-	markSize  = 4096
-	markSpare = 128 << 10 // at the end, which mke2fs clears
-	markMagic = "nodelvm: mkfs.ext4 of this logical volume has not ended\n"
-)
-
-// mkfsMark returns the mark for a logical volume.
-func mkfsMark(uuid string) []byte {
-	mark := make([]byte, markSize)
-	copy(mark, markMagic+uuid)
-	binary.LittleEndian.PutUint32(mark[markSize-4:], crc32.Checksum(mark[:markSize-4], castagnoli))
-	return mark
+// Mark is the format mark of a logical volume.
+type Mark struct {
+	UUID  string    // of the logical volume
+	First lvm.Bytes // its place by the volume's tag; 0: the volume has no tag, and only a mkfs of this driver writes marks
 }
 
-// markOffset returns the offset of the mark on a device; negative if the device is too small for one.
-func markOffset(size lvm.Bytes) int64 {
-	return int64(size-markSpare)/markSize*markSize - markSize
-}
+// fixedMarkPlace is a place that mkfs.btrfs and mkfs.xfs leave alone on each device, and mkfs.ext4 on most.
+const fixedMarkPlace = 3 * lvm.MiB
 
-// needsMark reports whether the first 4 KiB of the new file system hold more than the superblock.
-func needsMark(fsType string, options []string, size lvm.Bytes) bool {
-	const smallest = 512 * lvm.MiB // mke2fs.conf(5), "small": below it the blocks have 1 KiB
-	if fsType != "ext4" || markOffset(size) < headSize {
-		return false
+// places returns the possible places of the mark on a device, ascending and without overlap: before its end, which mkfs.ext4 and mkfs.xfs
+// leave alone; where its end was at the volume's creation, which an expansion does not change; and the fixed place for mkfs.btrfs, which
+// clears the end.
+func (m Mark) places(size lvm.Bytes) []int64 {
+	var all []int64
+	end := lvm.FormatMarkOffset(size)
+	for _, at := range []lvm.Bytes{fixedMarkPlace, m.First, end} {
+		if at >= headSize && at <= end && !slices.Contains(all, int64(at)) {
+			all = append(all, int64(at))
+		}
 	}
-	if at := slices.Index(options, "-b"); at >= 0 {
-		return options[at+1] != "4096"
-	}
-	return size < smallest || slices.Contains(options, "-T")
+	slices.Sort(all)
+	return all
 }
 
 // isUnfinishedXFS reports whether a superblock proves that its mkfs.xfs was interrupted (XFS Algorithms & Data Structures,

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -52,34 +52,28 @@ func TestUnfinishedXFS(t *testing.T) {
 	}
 }
 
-func TestMark(t *testing.T) {
-	mark := mkfsMark("uuid-a")
-	if len(mark) != markSize || bytes.Equal(mark, mkfsMark("uuid-b")) || bytes.Equal(mark, mkfsMark("uuid-")) {
-		t.Error("the marks of two volumes are the same")
-	}
-	for size, want := range map[lvm.Bytes]int64{
-		4 * lvm.MiB: 4<<20 - 128<<10 - 4096, lvm.GiB + 1024: 1<<30 - 128<<10 - 4096, 100 << 10: -28<<10/4096*4096 - 4096,
-	} {
-		if got := markOffset(size); got != want || got > int64(size)-markSize {
-			t.Errorf("%s: at byte %d, want %d", size, got, want)
-		}
-	}
+// TestMarkPlaces: an expansion leaves the place that the volume's tag names, and the fixed one.
+func TestMarkPlaces(t *testing.T) {
+	end := func(size lvm.Bytes) int64 { return int64(lvm.FormatMarkOffset(size)) }
 	for _, test := range []struct {
-		fsType, options string
-		size            lvm.Bytes
-		want            bool
+		size, created lvm.Bytes // created: 0, the volume has no tag
+		want          []int64
 	}{
-		{"ext4", "", 512*lvm.MiB - 1, true},
-		{"ext4", "", 512 * lvm.MiB, false},
-		{"ext4", "-m 1 -b 4096", 16 * lvm.MiB, false},
-		{"ext4", "-b 2048", lvm.GiB, true},
-		{"ext4", "-T small", lvm.GiB, true},
-		{"ext4", "", 64 * lvm.KiB, false},
-		{"xfs", "", 300 * lvm.MiB, false},
-		{"btrfs", "", 300 * lvm.MiB, false},
+		{16 * lvm.MiB, 16 * lvm.MiB, []int64{3 << 20, end(16 * lvm.MiB)}},
+		{32 * lvm.MiB, 16 * lvm.MiB, []int64{3 << 20, end(16 * lvm.MiB), end(32 * lvm.MiB)}},
+		{32 * lvm.MiB, 0, []int64{3 << 20, end(32 * lvm.MiB)}},
+		{2 * lvm.MiB, 2 * lvm.MiB, []int64{end(2 * lvm.MiB)}},
+		{lvm.GiB + 1024, 0, []int64{3 << 20, 1<<30 - 128<<10 - 4096}},
+		{8 * lvm.MiB, 16 * lvm.MiB, []int64{3 << 20, end(8 * lvm.MiB)}}, // an admin has shrunk it
+		{64 * lvm.KiB, 0, nil},
 	} {
-		if got := needsMark(test.fsType, strings.Fields(test.options), test.size); got != test.want {
-			t.Errorf("%s %q on %s: %v", test.fsType, test.options, test.size, got)
+		mark := Mark{UUID: "uuid"}
+		if test.created > 0 {
+			mark.First = lvm.FormatMarkOffset(test.created)
+		}
+		got := mark.places(test.size)
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s, created with %s: %v, want %v", test.size, test.created, got, test.want)
 		}
 	}
 }

@@ -184,6 +184,15 @@ func (k kernel) Zero(ctx context.Context, zeroed lvm.Device, from, to lvm.Bytes,
 	return ctx.Err()
 }
 
+func (k kernel) Write(to lvm.Device, _ []byte, _ lvm.Bytes) error {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	if d := k.node.device(to.Path); d == nil || d.Device != to || d.opens > 0 {
+		return fmt.Errorf("open %s: no such device, or another one, or busy", to.Path)
+	}
+	return nil
+}
+
 func (k kernel) Sync(paths []string) error {
 	if len(paths) == 0 {
 		return fmt.Errorf("no disk named")

@@ -14,6 +14,9 @@ type Request struct {
 	Options Options
 	// Blank proves that the logical volume is blank, or returns an error. Stage calls it only before a format.
 	Blank func(context.Context) error
+	// Cleared is called with the mapping of a volume that Stage is formatting, after it has cleared the places of superblocks there; may be
+	// nil.
+	Cleared func(mapping string) error
 }
 
 // maxSteps is more than any state needs: a format that follows an interrupted one has seven.
@@ -80,7 +83,10 @@ func (s *stage) do(ctx context.Context, step Step, o Observation) error {
 		return s.open(ctx, o)
 	case StepClearMapping:
 		s.cleared = true
-		return s.machine.clearMapping(o.Mapping)
+		if err := s.machine.clearMapping(o.Mapping); err != nil || s.Cleared == nil {
+			return err
+		}
+		return s.Cleared(o.Mapping.Path())
 	case StepRemoveMark:
 		return s.machine.writeMark(s.Volume, MarkFormatted)
 	case StepResize:

@@ -77,6 +77,25 @@ func (k Kernel) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, done
 	return nil
 }
 
+// Write writes durably to a device that nothing uses.
+func (k Kernel) Write(d lvm.Device, data []byte, at lvm.Bytes) (err error) {
+	f, err := os.OpenFile(d.Path, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := k.stillIs(f, d); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(data, int64(at)); err != nil {
+		return fmt.Errorf("cannot write to %s at byte %d: %w", d.Path, int64(at), err)
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("cannot flush %s: %w", d.Path, err)
+	}
+	return nil
+}
+
 // stillIs checks that an open file is the device that the caller found. Device-mapper gives the number of a removed device to
 // the next one, which may be any tenant's. While the file is open, that cannot happen.
 func (k Kernel) stillIs(f *os.File, d lvm.Device) error {

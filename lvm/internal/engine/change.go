@@ -19,6 +19,11 @@ func (e *Engine) ChangeState(ctx context.Context, s lvm.State, v lvm.Volume, to 
 	if err != nil {
 		return lvm.Volume{}, err
 	}
+	if to == lvm.StateReady {
+		if err := e.WriteFormatMark(ctx, g, v); err != nil {
+			return lvm.Volume{}, err
+		}
+	}
 	done, err := e.Commit(ctx, Change{Group: g, Steps: []lvmcmd.Step{{Argv: lvmcmd.StateArgs(t, g, v.UUID, v.State, to)}}})
 	if err != nil {
 		return lvm.Volume{}, err

@@ -54,9 +54,18 @@ func createArgs(t Target, c *alloc.Allocation) []string {
 	args := append(OnDevices("lvcreate", c.Group), "-ay", "-Wy", "-Zy", "--alloc", "normal")
 	args = append(args, layoutArgs(c)...)
 	args = append(args, "-l", decimal(c.Extents), "-n", t.lv)
-	args = append(args, AddTags(lvm.VolumeTags(c.Volume))...)
+	args = append(args, AddTags(newVolumeTags(c))...)
 	args = append(args, "--", string(t.vg))
 	return append(args, RangeArgs(c.Ranges)...)
+}
+
+// newVolumeTags are the tags of a planned volume. One says where its format mark will be, so that no expansion hides the mark.
+func newVolumeTags(c *alloc.Allocation) []string {
+	v := c.Volume
+	if v.NeedsFormatMark() {
+		v.FormatMark = lvm.FormatMarkOffset(c.Group.Bytes(c.Extents))
+	}
+	return lvm.VolumeTags(v)
 }
 
 // layoutArgs select the layout. They set the region size, because LVM's default depends on its configuration.

@@ -44,7 +44,7 @@ func poolArgs(t Target, p *alloc.PoolGrowth) []string {
 func thinArgs(t Target, c *alloc.Allocation) []string {
 	args := append(OnDevices("lvcreate", c.Group), "-ay", "--type", "thin",
 		"-V", strconv.FormatInt(int64(c.Group.Bytes(c.Extents)), 10)+"b", "--thinpool", c.Volume.Class.Pool, "-n", t.lv)
-	args = append(args, AddTags(lvm.VolumeTags(c.Volume))...)
+	args = append(args, AddTags(newVolumeTags(c))...)
 	return append(args, "--", string(t.vg))
 }
 

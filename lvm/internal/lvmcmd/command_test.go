@@ -27,7 +27,7 @@ func TestArgs(t *testing.T) {
 	for want, got := range map[string][]string{
 		"lvcreate -An " + on + "-ay -Wy -Zy --alloc normal -l 6 -n v-1 --addtag nodelvm.v=1 --addtag nodelvm.state=creating" +
 			" --addtag nodelvm.cluster=cluster-1 --addtag nodelvm.name=a#20b --addtag nodelvm.lv=v-1 --addtag nodelvm.wipe=none" +
-			" -- vg-data /dev/vg-dataa:8-11:0-0 /dev/vg-datab:0-0": createArgs(target, c),
+			" --addtag nodelvm.formatmark=25030656 -- vg-data /dev/vg-dataa:8-11:0-0 /dev/vg-datab:0-0": createArgs(target, c),
 		"lvchange " + on + "-S vg_missing_pv_count=0 && lv_uuid=U && lv_tags={nodelvm.state=creating} --deltag nodelvm.state=creating --addtag nodelvm.state=ready -- vg-data/v-1": StateArgs(target, g, "U", lvm.StateCreating, lvm.StateReady),
 		"lvchange " + on + "-ay -- vg-data/v-1":                                                                           ActivateArgs(target, g),
 		"lvchange " + on + "--refresh -- vg-data/v-1":                                                                     RefreshArgs(target, g),

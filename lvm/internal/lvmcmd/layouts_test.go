@@ -37,23 +37,23 @@ func TestSteps(t *testing.T) {
 		want  []string
 	}{
 		{lvm.Class{Layout: lvm.LayoutStriped}, 36 * lvm.MiB, []string{"lvcreate -ay -Wy -Zy --alloc normal --type striped -i 2 -I 64k -l 10 -n " + name + " " + tags +
-			"--addtag nodelvm.layout=striped --addtag nodelvm.stripes=2 --addtag nodelvm.stripesize=64 -- vg /dev/vga:0-4 /dev/vgc:0-4"}},
+			"--addtag nodelvm.layout=striped --addtag nodelvm.stripes=2 --addtag nodelvm.stripesize=64 --addtag nodelvm.formatmark=41807872 -- vg /dev/vga:0-4 /dev/vgc:0-4"}},
 		{lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 2}, 36 * lvm.MiB, []string{"lvcreate -ay -Wy -Zy --alloc normal --type raid1 -m 2 --regionsize 2048k -l 9 -n " + name + " " + tags +
-			"--addtag nodelvm.layout=raid1 --addtag nodelvm.mirrors=2 -- vg /dev/vga:0-9 /dev/vgc:0-9 /dev/vgd:0-9"}},
+			"--addtag nodelvm.layout=raid1 --addtag nodelvm.mirrors=2 --addtag nodelvm.formatmark=37613568 -- vg /dev/vga:0-9 /dev/vgc:0-9 /dev/vgd:0-9"}},
 		{lvm.Class{Layout: lvm.LayoutRAID5, StripeSize: 4 * lvm.MiB}, 4 * lvm.MiB, []string{"lvcreate -ay -Wy -Zy --alloc normal --type raid5 -i 2 -I 4096k --regionsize 4096k -l 2 -n " + name + " " + tags +
-			"--addtag nodelvm.layout=raid5 --addtag nodelvm.stripes=2 --addtag nodelvm.stripesize=4096 -- vg /dev/vga:0-1 /dev/vgc:0-1 /dev/vgd:0-1"}},
+			"--addtag nodelvm.layout=raid5 --addtag nodelvm.stripes=2 --addtag nodelvm.stripesize=4096 --addtag nodelvm.formatmark=8253440 -- vg /dev/vga:0-1 /dev/vgc:0-1 /dev/vgd:0-1"}},
 		{lvm.Class{Layout: lvm.LayoutRAID6, Wipe: lvm.WipeNone}, 40 * 3 * 4 * lvm.MiB, nil},
 		{lvm.Class{Layout: lvm.LayoutRAID6, Wipe: lvm.WipeNone}, 29 * 3 * 4 * lvm.MiB, []string{"lvcreate -ay -Wy -Zy --alloc normal --type raid6 -i 3 -I 64k --regionsize 2048k -l 87 -n " + name + " " + tags +
-			"--addtag nodelvm.wipe=none --addtag nodelvm.layout=raid6 --addtag nodelvm.stripes=3 --addtag nodelvm.stripesize=64 -- vg /dev/vga:0-29 /dev/vgc:0-29 /dev/vgd:0-29 /dev/vge:0-29 /dev/vgb:50-79"}},
+			"--addtag nodelvm.wipe=none --addtag nodelvm.layout=raid6 --addtag nodelvm.stripes=3 --addtag nodelvm.stripesize=64 --addtag nodelvm.formatmark=364769280 -- vg /dev/vga:0-29 /dev/vgc:0-29 /dev/vgd:0-29 /dev/vge:0-29 /dev/vgb:50-79"}},
 		{lvm.Class{Layout: lvm.LayoutRAID10}, 1, []string{"lvcreate -ay -Wy -Zy --alloc normal --type raid10 -i 2 -I 64k -m 1 --regionsize 2048k -l 2 -n " + name + " " + tags +
-			"--addtag nodelvm.layout=raid10 --addtag nodelvm.stripes=2 --addtag nodelvm.stripesize=64 --addtag nodelvm.mirrors=1 -- vg /dev/vga:0-1 /dev/vgc:0-1 /dev/vgd:0-1 /dev/vge:0-1"}},
+			"--addtag nodelvm.layout=raid10 --addtag nodelvm.stripes=2 --addtag nodelvm.stripesize=64 --addtag nodelvm.mirrors=1 --addtag nodelvm.formatmark=8253440 -- vg /dev/vga:0-1 /dev/vgc:0-1 /dev/vgd:0-1 /dev/vge:0-1"}},
 		// 500 extents of 4 MiB are 32000 chunks; with 4 mappings of 64 bytes each that is 7.8 MiB of metadata: 2 extents, and 2
 		// for the spare. The pool begins with the disk's remaining extents, and grows to 1 GiB or its provisioned size.
 		{lvm.Class{Layout: lvm.LayoutThin}, 384 * lvm.MiB, []string{
 			"lvcreate --type thin-pool -Zy --discards passdown --alloc normal -l 96 --poolmetadatasize 8192k -c 64k -n nodelvm-thin" +
 				" --addtag nodelvm.v=1 --addtag nodelvm.kind=pool --addtag nodelvm.cluster=cluster-1 -- vg /dev/vga:0-99",
 			"lvextend --alloc normal -l 256 -- vg/nodelvm-thin /dev/vgc:0-99 /dev/vge:0-59",
-			"lvcreate -ay --type thin -V 402653184b --thinpool nodelvm-thin -n " + name + " " + tags + "--addtag nodelvm.layout=thin --addtag nodelvm.overprovision=100 -- vg"}},
+			"lvcreate -ay --type thin -V 402653184b --thinpool nodelvm-thin -n " + name + " " + tags + "--addtag nodelvm.layout=thin --addtag nodelvm.overprovision=100 --addtag nodelvm.formatmark=402518016 -- vg"}},
 	} {
 		test.class.Group = "vg"
 		ps, err := alloc.Plan(s, fixture.TestCluster, []lvm.Spec{{Name: "a", Class: test.class, Required: test.size}})

@@ -3,6 +3,7 @@ package ready
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -115,13 +116,33 @@ func (b *Batcher) tagGroup(ctx context.Context, group lvm.VGUUID, lock func(ctx 
 	return b.TagLocked(ctx, g)
 }
 
-// TagLocked tags the volumes, and optionally a new snapshot, under the group's lock. It forgets those that are ready or
-// removed afterwards, and returns an error if any is not.
+// TagLocked tags the volumes, and optionally a new snapshot, under the group's lock. It first writes their format marks. It forgets those
+// that are ready or removed afterwards, and returns an error if any is not.
 func (b *Batcher) TagLocked(ctx context.Context, g lvm.Group, also ...lvm.Volume) error {
-	volumes := append(b.engine.Untagged.Of(g.UUID), also...)
+	volumes, unmarked := b.writeMarks(ctx, g, append(b.engine.Untagged.Of(g.UUID), also...))
 	if len(volumes) == 0 {
-		return nil
+		return unmarked
 	}
+	return errors.Join(unmarked, b.tag(ctx, g, volumes))
+}
+
+// writeMarks writes the format marks of volumes, and returns those that can be tagged. The error joins the others'. One that was removed
+// meanwhile needs no mark.
+func (b *Batcher) writeMarks(ctx context.Context, g lvm.Group, volumes []lvm.Volume) (marked []lvm.Volume, err error) {
+	for _, v := range volumes {
+		var failure error
+		if slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == v.UUID }) {
+			failure = b.engine.WriteFormatMark(ctx, g, v)
+		}
+		if failure == nil {
+			marked = append(marked, v)
+		}
+		err = errors.Join(err, failure)
+	}
+	return marked, err
+}
+
+func (b *Batcher) tag(ctx context.Context, g lvm.Group, volumes []lvm.Volume) error {
 	steps, err := lvmcmd.ReadyArgs(g, volumes)
 	if err != nil {
 		return err

@@ -66,6 +66,7 @@ func testCreate(t *testing.T, b hosttest.Fixture) {
 	want := lvm.Volume{
 		ID: lvm.ID{VG: v.ID.VG, LV: spec.Name}, UUID: v.UUID, Name: spec.Name, Claim: spec.Claim, Cluster: hosttest.Cluster,
 		Group: lvm.VGName(b.Group), Class: spec.Class, State: lvm.StateReady, Size: 12 * lvm.MiB,
+		FormatMark: lvm.FormatMarkOffset(12 * lvm.MiB),
 	}
 	if v != want || v.UUID == "" {
 		t.Errorf("created %+v, want %+v", v, want)

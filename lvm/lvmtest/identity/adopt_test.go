@@ -32,7 +32,7 @@ func TestAdopt(t *testing.T) {
 			marked, err := host.Adopt(t.Context(), "vg", made.ID.LV, "mine", "shop/data-0")
 			hosttest.Must(t, err)
 			want := made
-			want.Name, want.Claim = "mine", "shop/data-0"
+			want.Name, want.Claim, want.FormatMark = "mine", "shop/data-0", 0
 			if marked != want {
 				t.Errorf("adopted\n%+v\nwant\n%+v", marked, want)
 			}
