@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -29,6 +30,9 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	case err == nil && !active:
 		device, err = s.devices.ActivateAs(ctx, r.id, r.uuid, r.encryption)
 	}
+	if err == nil && r.block {
+		err = s.checkReady(ctx, r.volume)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -36,6 +40,16 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 		return nil, err
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
+}
+
+// checkReady returns an error for a volume that is being deleted, or is gone. A staged file system keeps its device open, which prevents
+// the deletion; nothing keeps the device of a raw volume open before it is published.
+func (s *Server) checkReady(ctx context.Context, v volume) error {
+	now, err := s.devices.Lookup(ctx, v.id)
+	if err == nil && now.UUID != v.uuid {
+		err = lvm.Errorf(lvm.KindNotFound, "volume %s was removed and created again (UUID %s instead of %s)", v.id, now.UUID, v.uuid)
+	}
+	return err
 }
 
 // lockTarget locks the target path exclusively and the volume shared, against unstaging; or both exclusively, if alone says so under
@@ -100,7 +114,19 @@ func (s *Server) publish(ctx context.Context, r publishRequest, device string) e
 			return err
 		}
 	}
-	return s.mountAt(target, r.block, func() error { return s.fs.Bind(source, r.target, r.readOnly) })
+	return s.mountAt(target, r.block, func() error { return s.bind(ctx, r, source) })
+}
+
+// bind binds a raw volume only if it is still ready after that: a deletion refuses a volume that is bound, and may have begun before.
+func (s *Server) bind(ctx context.Context, r publishRequest, source string) error {
+	if err := s.fs.Bind(source, r.target, r.readOnly); err != nil || !r.block {
+		return err
+	}
+	err := s.checkReady(ctx, r.volume)
+	if err != nil {
+		err = errors.Join(err, s.fs.Unmount(r.target))
+	}
+	return err
 }
 
 // setDeviceWritable makes a raw device read-only or writable. A read-only bind mount does not protect the device from writes:

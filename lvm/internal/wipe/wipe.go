@@ -113,6 +113,10 @@ func (w *Wiper) writable(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volu
 	if path, err = w.engine.EnsureActive(ctx, v); err != nil {
 		return "", err
 	}
+	// A pod to which it was published at the moment of the deletion could write behind the zeroes.
+	if err := w.engine.Machine.Kernel.CheckUnused(ctx, path); err != nil {
+		return "", lvm.Errorf(lvm.KindOf(err), "cannot wipe volume %s/%s: %w", g.Name, lv.Name, err)
+	}
 	return path, w.everyLeg(g, lv, path)
 }
 
