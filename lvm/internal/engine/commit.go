@@ -34,7 +34,7 @@ var ErrChanged = lvm.Errorf(lvm.KindBusy, "another program changed or locked the
 // Commit runs the commands of a change and reads the disks for what they committed; failure is set even if that fails. The
 // caller holds the group's lock, verifies the result, and then flushes it: the change counts once it survives a power cut.
 func (e *Engine) Commit(ctx context.Context, c Change) (done Committed, err error) {
-	tag := e.nodeTag(c.Group)
+	tags := e.nodeTags(c.Group)
 	done.uuid, done.Failure = c.Group.UUID, e.runAfterCleanup(ctx, c)
 	done.State, err = e.ReadDisks(ctx)
 	if err != nil || !c.OnKnownZeroes || done.Failure != nil {
@@ -42,7 +42,7 @@ func (e *Engine) Commit(ctx context.Context, c Change) (done Committed, err erro
 	}
 	if now, absent := done.Group(); absent == nil {
 		own := lvmcmd.CommitsOf(c.Steps)
-		if tag != "" && slices.Contains(now.Tags, tag) {
+		if len(tags) > 0 && slices.Contains(now.Tags, tags[0]) {
 			own++
 		}
 		done.Foreign = now.Seqno - c.Group.Seqno - own

@@ -30,7 +30,7 @@ func TestNodeTag(t *testing.T) {
 	var v lvm.Volume
 	a.Counted(t, "the first volume", 2, func() { v = a.MustCreate(t, b.Light("one", 8*lvm.MiB)) })
 	a.Counted(t, "the second one", 1, func() { a.MustCreate(t, b.Light("two", 8*lvm.MiB)) })
-	if tags := node.Group(b.Group).Tags; !slices.Contains(tags, "nodelvm.node=node-a") || len(tags) != 2 {
+	if tags := node.Group(b.Group).Tags; !slices.Contains(tags, "nodelvm.node=node-a") || !slices.Contains(tags, "nodelvm.cluster="+hosttest.Cluster) || len(tags) != 3 {
 		t.Errorf("tags %q", tags)
 	}
 	a.Stop(t)
@@ -85,4 +85,44 @@ func TestNodeTag(t *testing.T) {
 		t.Errorf("tags %q", tags)
 	}
 	other.Stop(t)
+}
+
+// TestNodeTagOfAnotherCluster: a node of another cluster with the same name ignores the group. A group that an earlier version tagged has only
+// the node's name: its node continues to use it, and adds its cluster with the next change.
+func TestNodeTagOfAnotherCluster(t *testing.T) {
+	node := hosttest.NewNode()
+	b := hosttest.OnFake(node)
+	start := func(cluster string) *hosttest.Driver {
+		t.Helper()
+		d := &hosttest.Driver{}
+		config := d.Config(lvm.Config{Node: "node-1"})
+		config.Cluster = cluster
+		d.Host = node.Host(config)
+		hosttest.Must(t, d.Start(t.Context()))
+		return d
+	}
+	node.Change(b.Group, func(g *lvm.Group) { g.Tags = append(g.Tags, "nodelvm.node=node-1") })
+	ours := start(hosttest.Cluster)
+	ours.Counted(t, "the first change", 2, func() { ours.MustCreate(t, b.Light("one", 8*lvm.MiB)) })
+	if tags := node.Group(b.Group).Tags; !slices.Contains(tags, "nodelvm.cluster="+hosttest.Cluster) || len(tags) != 3 {
+		t.Errorf("tags %q", tags)
+	}
+	ours.Stop(t)
+
+	before := len(node.Commands())
+	theirs := start("cluster-2")
+	if c := theirs.MustCapacity(t, b.Class()); c != (lvm.Capacity{}) {
+		t.Errorf("it offers %+v", c)
+	}
+	_, err := theirs.Create(t.Context(), b.Light("two", 8*lvm.MiB))
+	hosttest.WantKind(t, "a volume in the group of another cluster's node", err, lvm.KindInsufficientCapacity)
+	if err == nil || !strings.Contains(err.Error(), "node node-1 of the cluster "+hosttest.Cluster+" uses it") || !strings.Contains(err.Error(), "vgchange --deltag 'nodelvm.cluster="+hosttest.Cluster+"' "+b.Group) {
+		t.Errorf("%v", err)
+	}
+	for _, c := range node.Commands()[before:] {
+		if c.Name != "fullreport" {
+			t.Errorf("the other cluster's node runs %s %q", c.Name, c.Args)
+		}
+	}
+	theirs.Stop(t)
 }

@@ -24,7 +24,7 @@ func TestNodeTag_RealLVM(t *testing.T) {
 	d := driver("node-a")
 	t.Cleanup(func() { // the next test needs the unchanged group
 		d.Stop(t)
-		reallvm.Admin(t, "vgchange", "--deltag", "nodelvm.node=node-a", "--setautoactivation", "y", reallvm.Group)
+		reallvm.Admin(t, "vgchange", "--deltag", "nodelvm.node=node-a", "--deltag", "nodelvm.cluster="+hosttest.Cluster, "--setautoactivation", "y", reallvm.Group)
 	})
 	selfActive := func(want bool) {
 		t.Helper()
@@ -51,7 +51,7 @@ func TestNodeTag_RealLVM(t *testing.T) {
 	reallvm.Admin(t, "vgchange", "--setautoactivation", "n", reallvm.Group)
 	selfActive(false)
 	d.Stop(t)
-	if tags := strings.Split(reallvm.Admin(t, "vgs", "--noheadings", "-o", "vg_tags", reallvm.Group), ","); !slices.Contains(tags, "nodelvm.node=node-a") || len(tags) != 2 {
+	if tags := strings.Split(reallvm.Admin(t, "vgs", "--noheadings", "-o", "vg_tags", reallvm.Group), ","); !slices.Contains(tags, "nodelvm.node=node-a") || !slices.Contains(tags, "nodelvm.cluster="+hosttest.Cluster) || len(tags) != 3 {
 		t.Errorf("tags %q", tags)
 	}
 	reallvm.Admin(t, "vgchange", "-an", reallvm.Group)
