@@ -99,23 +99,29 @@ func (b *bench) use(name, fsType string) {
 	b.umount(staging)
 }
 
-// staysUnformatted damages a copy of the volume "v" and stages it. It returns 1 if the driver refuses that.
-func (b *bench) staysUnformatted(name, fsType string, d damage) (refused int) {
+// damagedCopy makes a damaged copy of the volume "v" that volume, until undo is called. A format then fails the test.
+func (b *bench) damagedCopy(name string, d damage) (undo func()) {
 	b.t.Helper()
-	image := b.path(name + ".img")
+	image, original, honest := b.path(name+".img"), b.devices["v"], b.fs
 	b.run("cp", "--sparse=always", b.path("v.img"), image)
-	defer func() { b.must(os.Remove(image)) }()
 	device := b.run("losetup", "--find", "--show", image)
-	b.devices["v"] = device // the same logical volume
-	defer func() { b.run("losetup", "--detach", device) }()
+	b.devices["v"], b.fs = device, noFormat{honest, b.t}
 	if d.noise {
 		b.noise(device, d.at, d.length)
 	} else {
 		b.write(device, d.at, make([]byte, d.length))
 	}
-	honest := b.fs
-	b.fs = noFormat{honest, b.t}
-	defer func() { b.fs = honest }()
+	return func() {
+		b.devices["v"], b.fs = original, honest
+		b.run("losetup", "--detach", device)
+		b.must(os.Remove(image))
+	}
+}
+
+// staysUnformatted damages a copy of the volume "v" and stages it. It returns 1 if the driver refuses that.
+func (b *bench) staysUnformatted(name, fsType string, d damage) (refused int) {
+	b.t.Helper()
+	defer b.damagedCopy(name, d)()
 	staging := b.path("again-" + name)
 	err := b.stage("v", fsType, staging)
 	if err == nil {

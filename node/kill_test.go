@@ -154,11 +154,12 @@ func TestKilledMkfsIsRepeated(t *testing.T) {
 		{"xfs", "", 304},
 		{"btrfs", "", 112},
 	} {
-		for kind, create := range map[string]func(*bench) string{
-			"created": func(b *bench) string { return b.created("v", test.size) },
-			"earlier": func(b *bench) string { return b.volume("v", test.size) },
+		name := test.fsType + test.options
+		for name, create := range map[string]func(*bench) string{
+			name:              func(b *bench) string { return b.created("v", test.size) },
+			"earlier " + name: func(b *bench) string { return b.volume("v", test.size) },
 		} {
-			t.Run(kind+" "+test.fsType+test.options, func(t *testing.T) {
+			t.Run(name, func(t *testing.T) {
 				total := 0
 				for at := 0; at <= total; at += step(at, total) {
 					if !t.Run(strconv.Itoa(at), func(t *testing.T) { // each gives the space of its volume back
@@ -179,28 +180,29 @@ func TestKilledMkfsIsRepeated(t *testing.T) {
 // TestKilledMkfsThenExpanded: the volume grows after mkfs was killed, so that its end, and the mark before that, are elsewhere.
 func TestKilledMkfsThenExpanded(t *testing.T) {
 	for _, test := range []struct {
-		fsType                 string
-		created, before, after int64 // MiB; before: mkfs, to which the volume was expanded, and after it was killed
+		name, fsType           string
+		created, before, after int64 // MiB: at the creation, for mkfs, and after it was killed
 	}{
-		{"ext4", 16, 16, 32}, {"ext4", 16, 32, 64}, {"xfs", 304, 304, 512}, {"btrfs", 112, 112, 160},
+		{"ext4", "ext4", 16, 16, 32}, {"ext4, expanded before mkfs too", "ext4", 16, 32, 64}, {"xfs", "xfs", 304, 304, 512}, {"btrfs", "btrfs", 112, 112, 160},
 	} {
-		total := 0
-		for at := 0; at <= total; at += step(at, total) {
-			name := fmt.Sprintf("%s of %d MiB, killed at write %d with %d MiB, expanded to %d MiB", test.fsType, test.created, at, test.before, test.after)
-			if !t.Run(name, func(t *testing.T) {
-				b := newBench(t)
-				device := b.created("v", test.created)
-				b.grow(device, test.before)
-				total = b.killed(test.fsType, "", at, total)
-				if at == 0 {
-					return // it counts the writes
+		t.Run(test.name, func(t *testing.T) {
+			total := 0
+			for at := 0; at <= total; at += step(at, total) {
+				if !t.Run(strconv.Itoa(at), func(t *testing.T) {
+					b := newBench(t)
+					device := b.created("v", test.created)
+					b.grow(device, test.before)
+					total = b.killed(test.fsType, "", at, total)
+					if at == 0 {
+						return // it counts the writes
+					}
+					b.grow(device, test.after)
+					b.startsByItself(test.fsType, "")
+				}) {
+					t.FailNow()
 				}
-				b.grow(device, test.after)
-				b.startsByItself(test.fsType, "")
-			}) {
-				t.FailNow()
 			}
-		}
+		})
 	}
 }
 

@@ -159,7 +159,7 @@ func refuseHeader(v Volume, o Observation) error {
 	case o.Header.State == HeaderNoKeys:
 		return lvm.Errorf(lvm.KindConflict, "%s: without a backup of the header (cryptsetup luksHeaderRestore) its data are lost; the driver does not format it again", what)
 	case o.Header.State == HeaderForeign:
-		return lvm.Errorf(lvm.KindConflict, "%s; the driver changed nothing", what)
+		return lvm.Errorf(lvm.KindConflict, "%s; the driver changed nothing. If the header is damaged, restore it from a backup (cryptsetup luksHeaderRestore)", what)
 	}
 	return lvm.Errorf(lvm.KindConflict, "%s: restore it from a backup (cryptsetup luksHeaderRestore), or try cryptsetup repair; the driver does not format it again", what)
 }

@@ -58,14 +58,14 @@ var jobs = []job{
 }
 
 // imageTests are the tests of file systems that run with the image's programs, too: the driver runs these.
-var imageTests = []string{"OnDisk$", "^TestNoMounted", "StageToUnstageTwice$", "^TestForeignContent", "^TestMkfsOptionsOfTheClass$"}
+var imageTests = []string{"OnDisk$", "^TestNoMounted", "StageToUnstageTwice$", "^TestForeignContent", "^TestMkfsOptionsOfTheClass$", "^TestDamagedLUKS"}
 
 // encryptionTests selects the tests that need cryptsetup and dm-crypt. The others need files of their package, and run without a
 // node.
 var encryptionTests = []string{"^TestReal"}
 
 // killedMkfs takes minutes, so it runs with the image's mkfs alone, which the driver runs.
-const killedMkfs = "^TestKilledMkfsIsRepeated$"
+const killedMkfs = "^TestKilledMkfs"
 
 // onRealLVM is the job of the tests of a package below lvm/lvmtest that need real LVM; gate selects some of them.
 func onRealLVM(name string, gate ...string) job {
