@@ -9,9 +9,9 @@ type State struct {
 	UnreadDevices []string // sentences: unreadable devices; volume groups on them may be missing here
 	Unresponsive  []string // their paths, of those that are unresponsive: a command that opens one blocks
 
-	Skipped []string  // sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of
-	Devices []string  // paths of all responsive devices that may carry a PV: LVM may open these when it searches for volume groups
-	PVs     []FoundPV // the physical volumes that the labels on the devices show, by UUID, whoever reads their groups' metadata
+	Skipped []string  // Sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of.
+	Devices []string  // Paths of all responsive devices that may carry a PV: LVM may open these when it searches for volume groups.
+	PVs     []FoundPV // The physical volumes that the labels on the devices show, by UUID, whoever reads their groups' metadata.
 }
 
 // FoundPV is what the devices show of a physical volume. LVM's report has none of it.
@@ -35,9 +35,9 @@ type Group struct {
 	MDAFree        Bytes // free bytes of MDASize
 	AutoActivation bool  // the node's own LVM activates its volumes at boot (vgchange --setautoactivation); LVM's report lacks it
 
-	Closed  bool   // LVM refuses to change it: it is exported, foreign, shared, or read-only
-	Problem string // why it cannot be changed ("exported", "foreign system id", "read-only", ...); empty if it can
-	Tie     string // a sentence: two physical volumes have different metadata with this Seqno; empty if none do
+	Closed  bool   // LVM refuses to change it: it is exported, foreign, shared, or read-only.
+	Problem string // Why it cannot be changed ("exported", "foreign system id", "read-only", ...); empty if it can.
+	Tie     string // A sentence: two physical volumes have different metadata with this Seqno; empty if none do.
 	PVs     []PV
 	LVs     []LV
 }

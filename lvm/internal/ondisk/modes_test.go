@@ -10,8 +10,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// inEachMode runs a test of the facts about devices on a captured scenario, for each way in which a CheckedReader gets a group: the
-// direct reading; LVM's report, because only LVM can read the metadata; and LVM's report, because the two differed once.
+// inEachMode runs a test of the facts about devices on a captured scenario, for each way in which a CheckedReader gets a group. These
+// are the direct reading, and LVM's report: because only LVM can read the metadata, or because the two differed once.
 func inEachMode(t *testing.T, scenario string, test func(t *testing.T, node fixture.TestNode, disks *Disks, r lvm.Reader)) {
 	for mode, c := range map[string]struct {
 		refuses bool

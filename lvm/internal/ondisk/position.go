@@ -14,9 +14,9 @@ import (
 type Standing int
 
 const (
-	StandsOnDisks   Standing = iota // a disk of the node, or made of disks only
-	standsOnRemoved                 // made of devices that were removed since, so its content cannot be read
-	StandsOnNothing                 // a device-mapper device without a disk below it, so without content
+	StandsOnDisks   Standing = iota // A disk of the node, or made of disks only.
+	standsOnRemoved                 // Made of devices that were removed since, so its content cannot be read.
+	StandsOnNothing                 // A device-mapper device without a disk below it, so without content.
 	StandsOnVolume                  // a volume, or made of one
 	standsUnknown                   // what it is made of is unknown
 )
