@@ -35,7 +35,11 @@ func adopt(args []string) int {
 	}
 	labs, usage, command := args[0], args[1], args[2:]
 	status, err := adoptAll(labs, command)
-	err = errors.Join(err, stopLabs(labs), endChildren(), writeUsage(usage))
+	keep := ""
+	if status != 0 || err != nil {
+		keep = strings.TrimSuffix(usage, ".usage") + ".logs"
+	}
+	err = errors.Join(err, stopLabs(labs, keep), endChildren(), writeUsage(usage))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		status = max(status, 1)
@@ -86,8 +90,9 @@ func reapUntil(pid int) (int, error) {
 	}
 }
 
-// stopLabs stops each lab in the folder and removes the folder. Without it, there is no lab.
-func stopLabs(dir string) error {
+// stopLabs stops each lab in the folder and removes the folder. Without it, there is no lab. It copies the logs of the labs to the folder
+// keep, unless that is "".
+func stopLabs(dir, keep string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -102,6 +107,9 @@ func stopLabs(dir string) error {
 		l, err := lab.Open(filepath.Join(dir, e.Name()))
 		if err == nil {
 			err = l.Down(ctx)
+			if keep != "" {
+				err = errors.Join(err, os.CopyFS(filepath.Join(keep, e.Name()), os.DirFS(l.Logs())))
+			}
 		}
 		errs = append(errs, err)
 	}

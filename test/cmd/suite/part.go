@@ -11,7 +11,7 @@ import (
 )
 
 // part is one part of the suite: a command with a log. Below results, a path without an ending, are its other files: NAME.usage and
-// NAME.tools have its processor time, NAME-*.json the events of its tests, and NAME-*.repeat the command of each.
+// NAME.tools have its processor time, NAME.logs the logs of its labs if it failed, NAME-*.json the events of its tests, and NAME-*.repeat the command of each.
 type part struct {
 	name    string
 	argv    []string
@@ -37,7 +37,7 @@ func (p *part) run(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		return errors.New("not started: the suite was interrupted")
 	}
-	for _, file := range []string{p.results + ".usage", p.results + ".tools"} {
+	for _, file := range []string{p.results + ".usage", p.results + ".tools", p.results + ".logs"} {
 		if err := os.RemoveAll(file); err != nil {
 			return err
 		}
