@@ -13,6 +13,12 @@ const (
 	EncryptionLUKS2 Encryption = "luks2" // a LUKS2 header, then the data
 )
 
+// Fields of an encrypted volume's Secret, without those of a rotation.
+const (
+	SecretKey        = "key"
+	SecretPassphrase = "passphrase"
+)
+
 // Description describes it for messages.
 func (e Encryption) Description() string {
 	if e == EncryptionNone {

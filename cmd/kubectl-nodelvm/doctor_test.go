@@ -222,6 +222,9 @@ var faults = []fault{
 	{"a device of unknown make", func(f *facts) { f.answers[0].page.Skipped = []string{"/dev/nbd0 is not searched for volume groups"} }, "disks", "node-1", "/dev/nbd0 is not searched"},
 	{"a tenant's group that the node has activated", func(f *facts) { f.answers[0].page.OnVolumes = []string{"the node has activated dm-9"} }, "disks", "node-1", "the node has activated dm-9"},
 	{"a group that the node activates", func(f *facts) { f.answers[0].page.Groups[0].AutoActivation = true }, "volume groups", "node-1, volume group vg-data", "the host activates its volumes at boot"},
+	{"key that is not text", func(f *facts) {
+		f.keyFaults = []keyFault{{secret: "shop/data-db-0-key", claim: "shop/data-db-0", what: "it is not text", fix: "replace it"}}
+	}, "key Secrets", "Secret shop/data-db-0-key", "the encrypted volume of claim shop/data-db-0 needs its key, and it is not text"},
 	{"reader off", func(f *facts) { f.answers[0].page.ReaderOff = "seqno" }, "disks", "node-1", "differs from LVM's report"},
 }
 

@@ -34,6 +34,7 @@ type facts struct {
 	denied      []right                        // of the driver's account
 	answers     []answer
 	keyPolicy   *keyPolicy      // nil: no class is encrypted, or no policy restricts its volumes
+	keyFaults   []keyFault      // of Secrets
 	unread      []string        // sentences: what could not be read, and why
 	unreadable  map[string]bool // what could not be read: its absence is no finding
 }
@@ -76,6 +77,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	read(theCapacities, c.get(ctx, "/apis/storage.k8s.io/v1/csistoragecapacities", &capacities))
 	f.capacities = capacities.Items
 	read("nodes, claims, pods and VolumeSnapshots", c.readClaims(ctx, f))
+	read("the Secrets of encrypted volumes", c.readKeySecrets(ctx, f))
 	var budgets policyv1.PodDisruptionBudgetList
 	read("PodDisruptionBudgets", c.get(ctx, "/apis/policy/v1/poddisruptionbudgets", &budgets))
 	f.budgets = budgets.Items

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -163,7 +164,7 @@ func randomKey(t *testing.T) *Key {
 	t.Helper()
 	secret := make([]byte, MinKey)
 	_, _ = rand.Read(secret) // never fails
-	keys, err := ParseSecret(map[string]string{FieldKey: string(secret)})
+	keys, err := ParseSecret(map[string]string{FieldKey: base64.StdEncoding.EncodeToString(secret)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 
 // Fields of the Secret.
 const (
-	FieldKey                = "key"        // random bytes, at least MinKey
-	FieldPassphrase         = "passphrase" // anything else
+	FieldKey                = lvm.SecretKey        // random text, at least MinKey bytes: gRPC passes UTF-8 alone
+	FieldPassphrase         = lvm.SecretPassphrase // anything else
 	FieldPreviousKey        = "previousKey"
 	FieldPreviousPassphrase = "previousPassphrase"
 )
@@ -50,7 +50,7 @@ func ParseSecret(secret map[string]string) (Keys, error) {
 		return Keys{}, err
 	}
 	if keys.Current == nil {
-		return Keys{}, lvm.Errorf(lvm.KindInvalid, "the volume is encrypted, and the request has no key: the Secret that the StorageClass names needs a field %q with %d random bytes or more, or a field %q",
+		return Keys{}, lvm.Errorf(lvm.KindInvalid, "the volume is encrypted, and the request has no key: the Secret that the StorageClass names needs a field %q with random text of %d bytes or more, or a field %q",
 			FieldKey, MinKey, FieldPassphrase)
 	}
 	if keys.Previous, err = parseKey(secret, FieldPreviousKey, FieldPreviousPassphrase); err != nil {
@@ -79,7 +79,7 @@ func parseKey(secret map[string]string, randomField, passphraseField string) (*K
 	case len(value) > maxKey:
 		return nil, lvm.Errorf(lvm.KindInvalid, "the field %q of the Secret has %d bytes, and at most %d are allowed", field, len(value), maxKey)
 	case random != "" && distinct(value) < leastDistinct:
-		return nil, lvm.Errorf(lvm.KindInvalid, "the field %q of the Secret has only %d different bytes, so it is not random: create one with `head -c 32 /dev/urandom`, or use the field %q",
+		return nil, lvm.Errorf(lvm.KindInvalid, "the field %q of the Secret has only %d different bytes, so it is not random: create one with `head -c 32 /dev/urandom | base64`, or use the field %q",
 			field, distinct(value), passphraseField)
 	}
 	return &Key{secret: []byte(value), random: random != ""}, nil

@@ -15,7 +15,7 @@ func Scenarios() []scenario.Scenario {
 	c := newCipherStory()
 	return []scenario.Scenario{
 		{Title: "Databases on encrypted volumes, each with a Secret", Steps: []scenario.Step{
-			{Says: "an admin creates two encrypted classes, and names them in the admission policy", Prove: encryptedClasses},
+			{Says: "an admin creates two encrypted classes, and names them in the admission policy", Prove: c.encryptedClasses},
 			{Says: "the node is watched for the keys; keys that are planted in a process, a file and an object are found", Prove: c.watchBegins},
 			{Says: "PostgreSQL runs on an encrypted thin and an encrypted striped volume", Prove: c.databasesRun},
 		}},
@@ -64,8 +64,11 @@ func newCipherStory() *cipherStory {
 func podOfDB(db string) string   { return db + "-0" }
 func claimOfDB(db string) string { return "data-" + db + "-0" }
 
-// encryptedClasses does what docs/howto/encryption.md says for the plain manifest.
-func encryptedClasses(ctx context.Context, env *scenario.Environment) error {
+// encryptedClasses does what docs/howto/encryption.md says for the plain manifest, and creates a key with the page's command.
+func (c *cipherStory) encryptedClasses(ctx context.Context, env *scenario.Environment) (err error) {
+	if c.keys[stripedDB], err = documentedKey(ctx); err != nil {
+		return err
+	}
 	if err := env.DropEmptyPools(ctx, cipherNode); err != nil {
 		return err
 	}
