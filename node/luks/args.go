@@ -23,7 +23,7 @@ const (
 // and uses up to 1 GiB.
 func derivation(k *Key) []string {
 	if k.random {
-		return []string{"--pbkdf=pbkdf2", "--hash=sha256", "--pbkdf-force-iterations=" + strconv.Itoa(leastPBKDF2)}
+		return []string{"--pbkdf=pbkdf2", "--hash=" + hash, "--pbkdf-force-iterations=" + strconv.Itoa(leastPBKDF2)}
 	}
 	return []string{"--pbkdf=argon2id", "--pbkdf-memory=" + strconv.Itoa(argonMemory), "--pbkdf-force-iterations=" + strconv.Itoa(argonTime),
 		"--pbkdf-parallel=" + strconv.Itoa(argonLanes)}

@@ -13,7 +13,7 @@ type HeaderState int
 
 const (
 	HeaderNone    HeaderState = iota // No sign of LUKS.
-	HeaderValid                      // LUKS2 as this driver writes it, with at least one key slot.
+	HeaderValid                      // LUKS2 with no field or value but those that this driver writes, with at least one key slot.
 	HeaderNoKeys                     // Like HeaderValid, but without a key slot: after luksErase, or an interrupted luksFormat.
 	HeaderDamaged                    // No copy is whole.
 	HeaderForeign                    // LUKS that this driver does not write.
@@ -45,6 +45,7 @@ const (
 	atUUID       = 168
 	atSubsystem  = 208
 	atOffset     = 256
+	atPadding    = 264
 	atChecksum   = 448
 	checksumArea = 64
 	luks2        = 2
@@ -90,8 +91,10 @@ func ParseHeader(data []byte) Header {
 
 // isRemains reports whether the field of the subsystem has this driver's, and the binary header is zero after it.
 func isRemains(data []byte) bool {
-	return text(data[atSubsystem:], 48) == subsystem && len(bytes.Trim(data[atChecksum+checksumArea:binarySize], "\x00")) == 0
+	return text(data[atSubsystem:], 48) == subsystem && isZero(data[atChecksum+checksumArea:binarySize])
 }
+
+func isZero(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }
 
 // parseCopy parses one copy; whole is false if its checksum is wrong.
 func parseCopy(data []byte, magic string, offset uint64) (h Header, whole bool) {
@@ -111,6 +114,8 @@ func parseCopy(data []byte, magic string, offset uint64) (h Header, whole bool) 
 		return Header{Reason: "a checksum of the header is wrong"}, false
 	case binary.BigEndian.Uint64(data[atOffset:]) != offset:
 		return foreign("a copy of its header belongs to byte %d", binary.BigEndian.Uint64(data[atOffset:]))
+	case !isZero(data[atPadding:atChecksum]) || !isZero(data[atChecksum+sha256.Size:binarySize]):
+		return foreign("it has data where the driver's has none")
 	case text(data[atSubsystem:], 48) != subsystem:
 		return foreign("its subsystem is %q instead of %q", text(data[atSubsystem:], 48), subsystem)
 	}

@@ -5,8 +5,10 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -111,6 +113,8 @@ func TestHeaderCopies(t *testing.T) {
 		"huge":            {func(d []byte) { binary.BigEndian.PutUint64(d[atSize:], 1<<62); sign(d) }, HeaderForeign, 0, "4611686018427387904"},
 		"another place":   {func(d []byte) { binary.BigEndian.PutUint64(d[atOffset:], 4096); sign(d) }, HeaderForeign, 0, "4096"},
 		"other checksum":  {func(d []byte) { copy(d[atAlgorithm:], "sha1\x00\x00"); sign(d) }, HeaderForeign, 0, "sha1"},
+		"padding":         {func(d []byte) { d[atPadding] = 1; sign(d) }, HeaderForeign, 0, "data where"},
+		"last padding":    {func(d []byte) { d[copySize+binarySize-1] = 1; sign(d) }, HeaderForeign, 0, "data where"},
 		"other subsystem": {func(d []byte) { d[atSubsystem] = 'x'; sign(d) }, HeaderForeign, 0, "xodelvm"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +161,12 @@ func TestHostileMetadata(t *testing.T) {
 		"sector size":              {`"sector_size":4096`, `"sector_size":3`, "sector size"},
 		"slot over the data":       {`"offset":"32768"`, `"offset":"16777216"`, "outside"},
 		"slot that overflows":      {`"offset":"32768"`, `"offset":"9223372036854775807"`, "outside"},
-		"slots over the data":      {`"keyslots_size":"4161536"`, `"keyslots_size":"16777216"`, "overlap"},
+		"slots over the data":      {`"keyslots_size":"4161536"`, `"keyslots_size":"16777216"`, "16777216 bytes of key slots"},
+		"key slot that any opens":  {`"encryption":"aes-xts-plain64","key_size":64`, `"encryption":"cipher_null-ecb","key_size":64`, `cipher "cipher_null-ecb"`},
+		"short key of the area":    {`"encryption":"aes-xts-plain64","key_size":64`, `"encryption":"aes-xts-plain64","key_size":0`, "of its area 0"},
+		"weak hash":                {`"type":"pbkdf2","hash":"sha256"`, `"type":"pbkdf2","hash":"crc32"`, `"crc32"`},
+		"few iterations":           {`"iterations":1000`, `"iterations":1`, "1 iterations"},
+		"flags":                    {`"config":{`, `"config":{"flags":["allow-discards"],`, "flags"},
 		"stripes":                  {`"stripes":4000`, `"stripes":400000000`, "type"},
 		"requirements":             {`"config":{`, `"config":{"requirements":{"mandatory":["online-reencrypt"]},`, "features"},
 		"slot number":              {`"keyslots":{"0"`, `"keyslots":{"16"`, `"16"`},
@@ -178,6 +187,74 @@ func TestHostileMetadata(t *testing.T) {
 	}
 }
 
+// TestEveryFieldIsChecked: the driver refuses the metadata if one field has another value or is missing, or an object has one more.
+func TestEveryFieldIsChecked(t *testing.T) {
+	content, _, _ := bytes.Cut(fixture(t)[binarySize:copySize], []byte{0})
+	var metadata any
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.UseNumber()
+	if err := decoder.Decode(&metadata); err != nil {
+		t.Fatal(err)
+	}
+	changes := 0
+	check := func(what string) {
+		changes++
+		text, err := json.Marshal(metadata)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h := ParseHeader(replaced(t, 2, string(content), string(text))); h.State == HeaderValid {
+			t.Errorf("%s: %+v", what, h)
+		}
+	}
+	var visit func(path string, node map[string]any)
+	visit = func(path string, node map[string]any) {
+		node["unknown"] = true
+		check("another field in " + path)
+		delete(node, "unknown")
+		for key, value := range node {
+			at := path + "." + key
+			delete(node, key)
+			check(at + " is missing")
+			switch v := value.(type) {
+			case map[string]any:
+				node[key] = v
+				visit(at, v)
+			case json.Number:
+				node[key] = json.Number("1" + v.String() + "00000")
+				check(at + " is larger")
+				node[key] = v.String()
+				check(at + " is a text")
+			default:
+				node[key] = "x"
+				check(at + " is another text")
+			}
+			node[key] = value
+		}
+	}
+	visit("", metadata.(map[string]any))
+	if changes < 60 {
+		t.Errorf("only %d changes", changes)
+	}
+}
+
+// TestHeaderThatAnAdminChanged: the driver opens what cryptsetup writes with the driver's arguments, and beside it a slot with cryptsetup's defaults
+// that is excluded. In the second header the slots were erased.
+func TestHeaderThatAnAdminChanged(t *testing.T) {
+	h := ParseHeader(written(t, "testdata/changed-2.6.1.gz"))
+	if h.State != HeaderValid || len(h.Slots) != 3 || len(usable(h.Slots)) != 2 || !h.Slots[0].Ignored || h.UUID != "22222222-2222-8333-8444-555555555555" {
+		t.Errorf("%+v", h)
+	}
+	if h := ParseHeader(written(t, "testdata/erased-2.6.1.gz")); h.State != HeaderNoKeys {
+		t.Errorf("%+v", h)
+	}
+}
+
+// argon2id is a key derivation with some KiB of memory.
+func argon2id(memory string) string {
+	return `"kdf":{"type":"argon2id","memory":` + memory + `,"time":4,"cpus":4,"salt":"YP34kF3RKrBbJt5mzKkBc9c/LEAuo0+y+MJ58NxU/9o="}`
+}
+
 func TestSlots(t *testing.T) {
 	for name, test := range map[string]struct {
 		old, text string
@@ -187,10 +264,13 @@ func TestSlots(t *testing.T) {
 		"unbound":                       {`"digests":{"0":{"type":"pbkdf2","keyslots":["0"]`, `"digests":{"0":{"type":"pbkdf2","keyslots":[]`, HeaderNoKeys, 0},
 		"ignored":                       {`"type":"luks2"`, `"type":"luks2","priority":0`, HeaderNoKeys, 0},
 		"preferred":                     {`"type":"luks2"`, `"type":"luks2","priority":2`, HeaderValid, 1},
-		"ignored, of unacceptable cost": {`"kdf":{`, `"kdf":{"type":"argon2id","memory":4294967295,"time":4,"cpus":4}, "priority":0, "x":{`, HeaderNoKeys, 0},
-		"argon2id within the limits":    {`"kdf":{`, `"kdf":{"type":"argon2id","memory":65536,"time":4,"cpus":4}, "x":{`, HeaderValid, 1},
+		"ignored, of unacceptable cost": {"", argon2id("4294967295") + `,"priority":0`, HeaderNoKeys, 0},
+		"argon2id within the limits":    {"", argon2id("65536"), HeaderValid, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if test.old == "" {
+				test.old = string(regexp.MustCompile(`"kdf":\{[^}]*\}`).Find(fixture(t)))
+			}
 			h := ParseHeader(replaced(t, 2, test.old, test.text))
 			if h.State != test.state || len(usable(h.Slots)) != test.slots {
 				t.Errorf("%+v", h)

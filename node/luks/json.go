@@ -2,10 +2,13 @@ package luks
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 )
 
@@ -19,7 +22,7 @@ const maxDepth = 8
 // parseObject parses the JSON area: ASCII text, then zeroes.
 func parseObject(area []byte) (object, error) {
 	content, rest, _ := bytes.Cut(area, []byte{0})
-	if len(bytes.Trim(rest, "\x00")) > 0 {
+	if !isZero(rest) {
 		return nil, errors.New("it has data after its metadata")
 	}
 	for _, c := range content {
@@ -91,7 +94,17 @@ func parseMembers(decoder *json.Decoder, depth int) (object, error) {
 	return o, err
 }
 
-// object, text and number return a zero value for what is missing or of another type; the limits refuse that.
+// checkFields refuses an object with other fields than these.
+func (o object) checkFields(what string, fields ...string) error {
+	for _, field := range slices.Sorted(maps.Keys(o)) {
+		if !slices.Contains(fields, field) {
+			return fmt.Errorf("its %s has the field %q, which the driver does not write", what, field)
+		}
+	}
+	return nil
+}
+
+// object, text, texts, number and size return a zero value, or -1, for what is missing or of another type; the caller refuses that.
 func (o object) object(key string) object {
 	value, _ := o[key].(object)
 	return value
@@ -102,15 +115,26 @@ func (o object) text(key string) string {
 	return value
 }
 
-// number returns -1 for anything but a whole number from 0 on: cryptsetup writes small ones as numbers, offsets as strings.
-func (o object) number(key string) int64 {
-	var digits string
-	switch value := o[key].(type) {
-	case json.Number:
-		digits = value.String()
-	case string:
-		digits = value
+// texts returns a list of texts. Anything else in it becomes "".
+func (o object) texts(key string) (list []string) {
+	values, _ := o[key].([]any)
+	for _, value := range values {
+		text, _ := value.(string)
+		list = append(list, text)
 	}
+	return list
+}
+
+// number returns -1 for anything but a whole number from 0 on.
+func (o object) number(key string) int64 {
+	value, _ := o[key].(json.Number)
+	return whole(value.String())
+}
+
+// size returns a number that cryptsetup writes as a text: an offset or a size.
+func (o object) size(key string) int64 { return whole(o.text(key)) }
+
+func whole(digits string) int64 {
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || strconv.FormatInt(n, 10) != digits {
 		return -1
@@ -118,7 +142,8 @@ func (o object) number(key string) int64 {
 	return n
 }
 
-func (o object) list(key string) []any {
-	value, _ := o[key].([]any)
-	return value
+// isBytes reports whether a field has that many bytes in base64.
+func (o object) isBytes(key string, size int) bool {
+	data, err := base64.StdEncoding.Strict().DecodeString(o.text(key))
+	return err == nil && len(data) == size
 }

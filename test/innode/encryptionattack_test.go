@@ -140,12 +140,13 @@ func TestTamperedHeader(t *testing.T) {
 		head []byte
 		says string
 	}{
-		"no encryption of the data":    {replace(`"encryption":"aes-xts-plain64","sector`, `"encryption":"cipher_null-ecb","sector`), "cipher_null-ecb"},
-		"a costly derivation":          {replace(`"iterations":1000`, `"iterations":9e99`), "9e99"},
-		"data over the header":         {replace(`"offset":"16777216"`, `"offset":"00004096"`), "4096"},
-		"another program's subsystem":  {sealed(bytes.ReplaceAll(bytes.Clone(right), []byte("nodelvm\x00"), []byte("xodelvm\x00"))), "xodelvm"},
-		"the header of another volume": {c.headOf(t, c.closedVolume(t, "others", secret)), "another volume's"},
-		"no header":                    {make([]byte, luksCopy*2), "is missing"},
+		"no encryption of the data":     {replace(`"encryption":"aes-xts-plain64","sector`, `"encryption":"cipher_null-ecb","sector`), "cipher_null-ecb"},
+		"a key slot that any key opens": {replace(`"encryption":"aes-xts-plain64","key_size"`, `"encryption":"cipher_null-ecb","key_size"`), "cipher_null-ecb"},
+		"a costly derivation":           {replace(`"iterations":1000`, `"iterations":9e99`), "9e99"},
+		"data over the header":          {replace(`"offset":"16777216"`, `"offset":"00004096"`), "4096"},
+		"another program's subsystem":   {sealed(bytes.ReplaceAll(bytes.Clone(right), []byte("nodelvm\x00"), []byte("xodelvm\x00"))), "xodelvm"},
+		"the header of another volume":  {c.headOf(t, c.closedVolume(t, "others", secret)), "another volume's"},
+		"no header":                     {make([]byte, luksCopy*2), "is missing"},
 	} {
 		overwrite(t, device, right)
 		overwrite(t, device, test.head)
