@@ -135,7 +135,8 @@ func (c Content) describe() string {
 	return joinAnd(found)
 }
 
-// expandMapping resizes the mapping of an encrypted volume to its logical volume, which it keeps open meanwhile.
+// expandMapping resizes the mapping of an encrypted volume to its logical volume, which it keeps open meanwhile. A Secret that is wrong is
+// lvm.KindConflict: the expansion is repeated, because the Secret can be corrected.
 func (s *Server) expandMapping(ctx context.Context, r expandRequest, v lvm.Volume) (lvm.Bytes, error) {
 	lv := volume{id: v.ID, uuid: v.UUID}
 	device, active, err := s.currentDevice(lv)
@@ -153,7 +154,7 @@ func (s *Server) expandMapping(ctx context.Context, r expandRequest, v lvm.Volum
 	request := luks.Request{Volume: luks.Volume{Handle: v.ID.String(), UUID: v.UUID, Device: device, Copied: v.Source != lvm.ID{}, Block: r.block}}
 	if len(r.secret) > 0 {
 		if request.Keys, err = parseKeys(v.ID, r.secret, expandSecret); err != nil {
-			return 0, err
+			return 0, lvm.Errorf(lvm.KindConflict, "%w", err)
 		}
 	}
 	_, size, err := s.encryption.Expand(ctx, request)

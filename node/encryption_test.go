@@ -174,7 +174,7 @@ func TestExpandEncrypted(t *testing.T) {
 	if _, err := expand(2*lvm.GiB+1, secret); lvm.KindOf(err) != lvm.KindOutOfRange {
 		t.Errorf("a size that the mapping does not have: %v", err)
 	}
-	if _, err := expand(0, map[string]string{"key": "short"}); lvm.KindOf(err) != lvm.KindInvalid || !strings.Contains(err.Error(), "csi.nodeExpandSecretRef") {
+	if _, err := expand(0, map[string]string{"key": "short"}); lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), "csi.nodeExpandSecretRef") {
 		t.Errorf("a Secret that is wrong: %v", err)
 	}
 	if _, err := expand(0, nil); err != nil { // a key is needed only to resize

@@ -12,11 +12,31 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// codeOf is the one table from lvm's kinds of error to gRPC codes. What the callers do:
-//   - ResourceExhausted in CreateVolume: the scheduler gets the claim back, because another node may have capacity.
-//   - Aborted, Canceled and DeadlineExceeded mean "perhaps in flight": the caller repeats the call.
-//   - FailedPrecondition and Internal: the caller retries on this node until an admin acts.
-//   - InvalidArgument: the caller retries slowly, and only a changed request can succeed.
+// codeIn is the one table from lvm's kinds of error to the gRPC codes of a call. What its callers conclude from a code, in Kubernetes 1.36:
+//
+//   - CreateVolume (checkError of csi-provisioner): after ResourceExhausted the scheduler gets the claim back, because another node may have
+//     capacity. After Aborted, Canceled, DeadlineExceeded and Unavailable a volume may exist, and the call is repeated even if the claim is deleted.
+//     After any other code none exists, and the call is repeated on this node while the claim does.
+//   - CreateSnapshot (isCSIFinalError of csi-snapshotter): after the same four codes, and after ResourceExhausted, a snapshot may exist, and the
+//     VolumeSnapshot cannot be deleted before a call succeeds. After any other code none exists. All are repeated.
+//   - NodeExpandVolume (the kubelet's pkg/volume/csi/expander.go): FailedPrecondition means that a volume in use cannot be expanded: no event says so,
+//     and the call is not repeated until the volume's last pod on the node ends. InvalidArgument, OutOfRange and NotFound mark the expansion as
+//     infeasible; package kube requests it again. After any other code the kubelet writes an event and a condition of the claim, and repeats the call.
+//   - The other calls of the kubelet (isFinalError of its pkg/volume/csi/csi_client.go): after Aborted, Canceled, DeadlineExceeded, Unavailable and
+//     ResourceExhausted the volume may be mounted, and the kubelet undoes that when the pod ends. All are repeated, with an event.
+//   - DeleteVolume, DeleteSnapshot, GetCapacity, lists: any error is repeated.
+func codeIn(method string, kind lvm.Kind) codes.Code {
+	code := codeOf(kind)
+	switch {
+	case method == csi.Node_NodeExpandVolume_FullMethodName && code == codes.FailedPrecondition:
+		return codes.Internal
+	case method == csi.Controller_CreateSnapshot_FullMethodName && code == codes.ResourceExhausted:
+		return codes.FailedPrecondition // the driver has proved that no snapshot exists (controller/snapshotoutcome.go)
+	}
+	return code
+}
+
+// codeOf returns the code of a kind in the calls that codeIn does not except.
 func codeOf(kind lvm.Kind) codes.Code {
 	switch kind {
 	case lvm.KindInvalid:
@@ -49,8 +69,8 @@ func codeOfPanic(method string) codes.Code {
 	return codes.Internal
 }
 
-// toStatus returns an error with its gRPC code. An error that has a status keeps it.
-func toStatus(err error) error {
+// toStatus returns an error of a call with its gRPC code. An error that has a status keeps it.
+func toStatus(method string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -60,7 +80,7 @@ func toStatus(err error) error {
 	var ours *lvm.Error
 	switch {
 	case errors.As(err, &ours) && ours.Kind != lvm.KindInternal:
-		return status.Error(codeOf(ours.Kind), err.Error())
+		return status.Error(codeIn(method, ours.Kind), err.Error())
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
@@ -85,7 +105,7 @@ func brief(err error) error {
 }
 
 // withStatus is the interceptor that applies toStatus and brief to every reply.
-func withStatus(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func withStatus(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	reply, err := handler(ctx, req)
-	return reply, brief(toStatus(err))
+	return reply, brief(toStatus(info.FullMethod, err))
 }

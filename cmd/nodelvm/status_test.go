@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -41,7 +43,7 @@ func TestToStatus(t *testing.T) {
 		{"a wrapped status", fmt.Errorf("call: %w", status.Error(codes.NotFound, "x")), codes.NotFound},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := toStatus(test.err)
+			got := toStatus(csi.Node_NodeStageVolume_FullMethodName, test.err)
 			if status.Code(got) != test.want {
 				t.Errorf("%v got code %s, want %s", test.err, status.Code(got), test.want)
 			}
@@ -49,5 +51,34 @@ func TestToStatus(t *testing.T) {
 				t.Error("the message was lost")
 			}
 		})
+	}
+}
+
+// TestCodesOfOneCall: codes from which the caller of one call concludes something else.
+func TestCodesOfOneCall(t *testing.T) {
+	for _, test := range []struct {
+		method string
+		kind   lvm.Kind
+		want   codes.Code
+	}{
+		// The kubelet repeats NodeExpandVolume, and says why in an event: after FailedPrecondition it does neither.
+		{csi.Node_NodeExpandVolume_FullMethodName, lvm.KindConflict, codes.Internal},
+		{csi.Node_NodeExpandVolume_FullMethodName, lvm.KindInUse, codes.Internal},
+		{csi.Node_NodeExpandVolume_FullMethodName, lvm.KindNotLocal, codes.Internal},
+		{csi.Node_NodeExpandVolume_FullMethodName, lvm.KindNotManaged, codes.Internal},
+		{csi.Node_NodeExpandVolume_FullMethodName, lvm.KindBusy, codes.Aborted},
+		{csi.Node_NodeExpandVolume_FullMethodName, lvm.KindNotFound, codes.NotFound},
+		// A VolumeSnapshot that does not fit can be deleted: after ResourceExhausted it could not.
+		{csi.Controller_CreateSnapshot_FullMethodName, lvm.KindInsufficientCapacity, codes.FailedPrecondition},
+		{csi.Controller_CreateSnapshot_FullMethodName, lvm.KindBusy, codes.Aborted},
+		{csi.Controller_CreateVolume_FullMethodName, lvm.KindInsufficientCapacity, codes.ResourceExhausted},
+		{csi.Controller_CreateVolume_FullMethodName, lvm.KindConflict, codes.FailedPrecondition},
+	} {
+		_, err := withStatus(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: test.method}, func(context.Context, any) (any, error) {
+			return nil, lvm.Errorf(test.kind, "x")
+		})
+		if status.Code(err) != test.want {
+			t.Errorf("%v of %s: %s, want %s", test.kind, test.method, status.Code(err), test.want)
+		}
 	}
 }

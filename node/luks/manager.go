@@ -57,7 +57,7 @@ func New(c Config) *Manager {
 
 // Expand resizes the mapping of an open volume to its logical volume, and returns the mapping's device and size. If the Secret
 // has a previous key, Expand replaces that in the header. It needs the key only if the mapping is too small. lvm.KindNotFound:
-// the volume is not open.
+// the volume is not open; lvm.KindConflict: the request has no key, or a wrong one.
 func (m *Manager) Expand(ctx context.Context, r Request) (device string, size lvm.Bytes, err error) {
 	lock, err := m.machine.lock(ctx, r.Device)
 	if err != nil {
@@ -82,7 +82,7 @@ func (m *Manager) Expand(ctx context.Context, r Request) (device string, size lv
 		case step != StepResize:
 			return "", 0, lvm.Errorf(lvm.KindBusy, "volume %s cannot be expanded before it is staged: the next step is to %s", r.Handle, step)
 		case r.Keys.Current == nil:
-			return "", 0, lvm.Errorf(lvm.KindInvalid, "the expansion of encrypted volume %s needs its key: name the Secret in the StorageClass with csi.storage.k8s.io/node-expand-secret-name and -namespace, or end the volume's pods and start them again", r.Handle)
+			return "", 0, lvm.Errorf(lvm.KindConflict, "the expansion of encrypted volume %s needs its key: name the Secret in the StorageClass with csi.storage.k8s.io/node-expand-secret-name and -namespace, or end the volume's pods and start them again", r.Handle)
 		}
 		if err := s.do(ctx, step, o); err != nil {
 			return "", 0, err

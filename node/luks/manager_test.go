@@ -356,7 +356,7 @@ func TestExpand(t *testing.T) {
 	f.Size, f.log = 2*lvm.GiB, nil
 	keyless := r
 	keyless.Keys = Keys{}
-	if _, _, err := m.Expand(t.Context(), keyless); lvm.KindOf(err) != lvm.KindInvalid {
+	if _, _, err := m.Expand(t.Context(), keyless); lvm.KindOf(err) != lvm.KindConflict {
 		t.Errorf("without a key: %v", err)
 	}
 	if device, size, err := m.Expand(t.Context(), r); err != nil || size != 2*lvm.GiB-HeaderSize || device != "/dev/dm-4" {

@@ -32,9 +32,9 @@ func planRotation(v Volume, slots map[int]opener) (add bool, remove []int, err e
 
 // wrongKey returns the error for a volume that no key of the Secret opens; both: the driver tried the previous one too.
 func wrongKey(v Volume, slots int, both bool) error {
-	keys, advice := "the key in the Secret opens none", "put the key that it was formatted with into the Secret that csi.nodeStageSecretRef of its PersistentVolume names, as the previous key if it was replaced"
+	keys, advice := "the key in the Secret opens none", "put the volume's key into it, or into its field previousKey if the key was replaced"
 	if both {
-		keys, advice = "neither the key nor the previous key in the Secret opens one", "put the key that it was formatted with into the Secret that csi.nodeStageSecretRef of its PersistentVolume names"
+		keys, advice = "neither the key nor the previous key in the Secret opens one", "put the volume's key into one of the two fields"
 	}
-	return lvm.Errorf(lvm.KindConflict, "cannot open volume %s (%s): %s of its %d key slots; %s", v.Handle, v.Device, keys, slots, advice)
+	return lvm.Errorf(lvm.KindConflict, "cannot open volume %s (%s): %s of its %d key slots; %s (its PersistentVolume names the Secret)", v.Handle, v.Device, keys, slots, advice)
 }

@@ -380,6 +380,9 @@ func TestRotationOfAKey(t *testing.T) {
 	v := c.create(t, encrypted(createRequest("encrypted-rotated", 64*mebibyte)))
 	o := c.opened(t, v, mountCapability("ext4"), first)
 	write(t, filepath.Join(o.target, "text"), plaintext)
+	if err := o.grow(t, 68*mebibyte, third); status.Code(err) != codes.Internal { // the kubelet would not repeat FailedPrecondition
+		t.Errorf("an expansion with another key: %v", err)
+	}
 	if err := o.grow(t, 68*mebibyte, both(second, first)); err != nil {
 		t.Errorf("rotation with an expansion: %v", err)
 	}
