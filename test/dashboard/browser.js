@@ -24,19 +24,19 @@ function equal(got, want, what = "got") {
   if (JSON.stringify(got) !== JSON.stringify(want)) throw new Error(`${what} ${JSON.stringify(got)}, want ${JSON.stringify(want)}`);
 }
 
-// enter opens a dashboard: the first time with its token, which works once, and then with the cookie that the first page got.
-const cookies = new Map();
+// enter opens a dashboard: the first time with its token, which works once, and then with the session that the first page got.
+const sessions = new Map();
 
 async function enter(context, page, url) {
-  if (cookies.has(url)) {
-    await context.addCookies(cookies.get(url));
-    await page.goto(new URL(url).origin);
-    return;
-  }
-  await page.goto(url);
+  const { origin } = new URL(url);
+  const known = sessions.get(url);
+  if (known) await context.addInitScript(([at, session]) => location.origin === at && localStorage.setItem("session", session), [origin, known]);
+  await page.goto(known ? origin : url);
   await page.getByRole("heading", { level: 1 }).waitFor();
-  equal(new URL(page.url()).search, "", "the token in the address");
-  cookies.set(url, await context.cookies());
+  await page.waitForFunction(() => localStorage.getItem("session") !== null);
+  equal(page.url(), `${origin}/`, "the address");
+  equal(await context.cookies(), [], "cookies, which every port of 127.0.0.1 would get");
+  sessions.set(url, await page.evaluate(() => localStorage.getItem("session")));
 }
 
 // open opens a page that records what it must not do.
@@ -206,12 +206,19 @@ async function hostile() {
   const context = await browser.newContext();
   const page = await context.newPage();
   await check("a page of another origin reads nothing", async () => {
-    await enter(context, page, settings.hostile); // has the cookie now
+    await enter(context, page, settings.hostile);
     await page.goto(new URL(settings.few).origin.replace("127.0.0.1", "localhost")); // refuses, and is another origin
     const origin = new URL(settings.hostile).origin;
     const answers = await page.evaluate((url) => Promise.all(["", "/api/stream", "/api/events?claim=x"].map((path) =>
       fetch(url + path, { mode: "no-cors", credentials: "include" }).then((r) => `${r.type} ${r.status}`, (e) => e.name))), origin);
     equal(answers.every((a) => a === "TypeError"), true, `answers ${answers}`);
+  });
+  await check("a page without the session says so", async () => {
+    const other = await (await browser.newContext()).newPage();
+    await other.goto(new URL(settings.hostile).origin);
+    await other.getByText("The URL was opened before").waitFor();
+    equal(await other.evaluate(() => localStorage.length), 0, "entries in the storage");
+    await other.context().close();
   });
   await context.close();
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -103,7 +104,7 @@ func TestDashboardIdle(t *testing.T) {
 	}
 }
 
-// TestDashboardServer: the server listens only on the loopback address, and serves the page and the stream only with the token.
+// TestDashboardServer: the server listens only on the loopback address, and serves data only with the session.
 func TestDashboardServer(t *testing.T) {
 	server, err := Listen(t.Context(), 0, Hello{Cluster: "c"}, NewCollector(&fakeSource{}, time.Second))
 	if err != nil {
@@ -121,15 +122,11 @@ func TestDashboardServer(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	origin, _, _ := strings.Cut(server.URL, "/?")
-	var cookie *http.Cookie
+	origin, token, _ := strings.Cut(server.URL, "/#token=")
 	get := func(url string) *http.Response {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if cookie != nil {
-			request.AddCookie(cookie)
 		}
 		reply, err := http.DefaultClient.Do(request)
 		if err != nil {
@@ -138,21 +135,24 @@ func TestDashboardServer(t *testing.T) {
 		t.Cleanup(func() { _ = reply.Body.Close() })
 		return reply
 	}
-	for _, path := range []string{"/", "/app.js", "/api/stream", "/api/events?claim=a&namespace=b"} {
+	for _, path := range []string{"/api/stream", "/api/events?claim=a&namespace=b", "/api/session"} {
 		if got := get(origin + path).StatusCode; got != http.StatusForbidden {
-			t.Errorf("%s without a token: status %d", path, got)
+			t.Errorf("%s without a session: status %d", path, got)
 		}
 	}
-	cookie = get(server.URL).Cookies()[0]
-	for _, path := range []string{"/", "/app.js", "/style.css", "/icon.svg"} {
+	session, err := io.ReadAll(get(origin + "/api/session?token=" + token).Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/", "/app.js", "/style.css", "/icon.svg"} { // public
 		if got := get(origin + path).StatusCode; got != http.StatusOK {
 			t.Errorf("%s: status %d", path, got)
 		}
 	}
-	if reply := get(origin + "/api/events?claim=a&namespace=b"); reply.StatusCode != http.StatusBadGateway || reply.ContentLength > 2*maxText {
+	if reply := get(origin + "/api/events?claim=a&namespace=b&session=" + string(session)); reply.StatusCode != http.StatusBadGateway || reply.ContentLength > 2*maxText {
 		t.Errorf("an error of the cluster: status %d with %d bytes", reply.StatusCode, reply.ContentLength)
 	}
-	lines := bufio.NewScanner(get(origin + "/api/stream").Body)
+	lines := bufio.NewScanner(get(origin + "/api/stream?session=" + string(session)).Body)
 	for _, want := range []string{"event: reset", "event: nodes"} {
 		for lines.Scan() && lines.Text() != want {
 		}

@@ -9,9 +9,12 @@ import (
 	"sync"
 )
 
-// The page has a loopback address, which every program of the machine and every page in the user's browser can reach. The first
-// browser that opens the printed URL exchanges its token for a cookie. A token that is later found in a history or a list of
-// processes is no longer valid.
+// The page has a loopback address, which every program of the machine and every page in the user's browser can reach. The page itself
+// is public and has no data. The first page that has the token of the printed URL exchanges it for the session, which it sends with
+// each request for data. A token that is later found in a history or a list of processes is no longer valid.
+//
+// The session is no cookie: a browser sends the cookies of 127.0.0.1 to every port of it (RFC 6265, section 8.5), also to a server of
+// another user. The page keeps it in the browser's storage, which is apart for each port.
 
 // newToken returns a random text that no program can guess.
 func newToken() string { return rand.Text() + rand.Text() }
@@ -24,13 +27,18 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // guard admits only requests of the page.
 type guard struct {
 	host    string // address and port
-	cookie  string // its name has the port: cookies of one address share all ports
-	session string // the cookie's value
+	session string
 	next    http.Handler
 
 	mu    sync.Mutex
 	token string // of the printed URL; "" after its first use
 }
+
+// Parameters of the page's requests.
+const (
+	tokenField   = "token"
+	sessionField = "session"
+)
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
@@ -45,23 +53,31 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, why, code)
 		return
 	}
-	cookie, err := r.Cookie(g.cookie)
-	known := err == nil && same(cookie.Value, g.session)
-	switch given := r.URL.Query().Get("token"); {
-	case r.URL.Path == "/" && given != "" && (known || g.exchange(given)):
-		http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = io.WriteString(w, enter) // the browser is gone
-	case !known:
-		http.Error(w, "the URL was opened before, or is not that of this dashboard. Each can be opened in one browser: open it there, or run kubectl nodelvm dashboard again", http.StatusForbidden)
-	default:
-		g.next.ServeHTTP(w, r)
+	g.next.ServeHTTP(w, r)
+}
+
+// begin serves the session in exchange for the token.
+func (g *guard) begin(w http.ResponseWriter, r *http.Request) {
+	if !g.exchange(r.URL.Query().Get(tokenField)) {
+		http.Error(w, notOpen, http.StatusForbidden)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, g.session) // the page is gone
+}
+
+// data serves requests that have the session.
+func (g *guard) data(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !same(r.URL.Query().Get(sessionField), g.session) {
+			http.Error(w, notOpen, http.StatusForbidden)
+			return
+		}
+		next(w, r)
 	}
 }
 
-// enter loads the page's address without the token. A redirect would not do: after a link from another site, a browser follows a
-// redirect without the new cookie.
-const enter = `<!DOCTYPE html><html lang="en"><title>nodelvm</title><meta http-equiv="refresh" content="0;url=/">`
+const notOpen = "The URL was opened before, or is not that of this dashboard. Each can be opened in one browser: open it there, or run kubectl nodelvm dashboard again."
 
 // exchange reports whether the token is right, and accepts it only once.
 func (g *guard) exchange(given string) bool {

@@ -4,22 +4,28 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 const testHost = "127.0.0.1:4711"
 
 func newTestGuard() *guard {
-	return &guard{host: testHost, token: "the-token", session: "the-session", cookie: "nodelvm-dashboard-4711", next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusNoContent) // reached
-	})}
+	g := &guard{host: testHost, token: "the-token", session: "the-session"}
+	g.next = (&Server{}).routes(g)
+	return g
 }
 
-func serve(g http.Handler, change func(r *http.Request)) *http.Response {
-	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+testHost+"/api/stream", nil)
-	r.AddCookie(&http.Cookie{Name: "nodelvm-dashboard-4711", Value: "the-session"})
+// serve requests the data of a guard whose data is the status 204.
+func serve(g *guard, change func(r *http.Request)) *http.Response {
+	mux := http.NewServeMux()
+	mux.Handle("/", g.next)
+	mux.HandleFunc("/api/stream", g.data(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })) // reached
+	g = &guard{host: g.host, next: mux}
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+testHost+"/api/stream?session=the-session", nil)
 	if change != nil {
 		change(r)
 	}
@@ -28,7 +34,7 @@ func serve(g http.Handler, change func(r *http.Request)) *http.Response {
 	return w.Result()
 }
 
-// TestDashboardGuard: a request reaches the dashboard only with the right host, origin and cookie.
+// TestDashboardGuard: a request reaches the data only with the right host, origin and session.
 func TestDashboardGuard(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(r *http.Request)
@@ -44,15 +50,16 @@ func TestDashboardGuard(t *testing.T) {
 		"an origin without a name":       {func(r *http.Request) { r.Header.Set("Origin", "null") }, http.StatusForbidden},
 		"another site":                   {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, http.StatusForbidden},
 		"another port, says the browser": {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") }, http.StatusForbidden},
-		"no cookie":                      {func(r *http.Request) { r.Header.Del("Cookie") }, http.StatusForbidden},
-		"a wrong cookie":                 {func(r *http.Request) { r.Header.Set("Cookie", "nodelvm-dashboard-4711=the-sessiom") }, http.StatusForbidden},
-		"an empty cookie":                {func(r *http.Request) { r.Header.Set("Cookie", "nodelvm-dashboard-4711=") }, http.StatusForbidden},
-		"another dashboard's cookie":     {func(r *http.Request) { r.Header.Set("Cookie", "nodelvm-dashboard-4712=the-session") }, http.StatusForbidden},
-		"a change":                       {func(r *http.Request) { r.Method = http.MethodPost }, http.StatusMethodNotAllowed},
-		"the token beside the page": {func(r *http.Request) {
-			r.Header.Del("Cookie")
-			r.URL.RawQuery = "token=the-token" // only / takes it
+		"no session":                     {func(r *http.Request) { r.URL.RawQuery = "" }, http.StatusForbidden},
+		"a wrong session":                {func(r *http.Request) { r.URL.RawQuery = "session=the-sessiom" }, http.StatusForbidden},
+		"an empty session":               {func(r *http.Request) { r.URL.RawQuery = "session=" }, http.StatusForbidden},
+		"a session in a cookie": {func(r *http.Request) {
+			r.URL.RawQuery = ""
+			r.AddCookie(&http.Cookie{Name: "session", Value: "the-session"})
 		}, http.StatusForbidden},
+		"another path to the data":          {func(r *http.Request) { r.URL.Path, r.URL.RawQuery = "//api/events", "" }, http.StatusTemporaryRedirect},
+		"a change":                          {func(r *http.Request) { r.Method = http.MethodPost }, http.StatusMethodNotAllowed},
+		"the token in place of the session": {func(r *http.Request) { r.URL.RawQuery = "session=the-token" }, http.StatusForbidden},
 	} {
 		if got := serve(newTestGuard(), c.change).StatusCode; got != c.want {
 			t.Errorf("%s: status %d, want %d", name, got, c.want)
@@ -60,38 +67,72 @@ func TestDashboardGuard(t *testing.T) {
 	}
 }
 
-// TestDashboardToken: the printed URL works once, and sets a cookie that no script can read and no other site can send.
+// TestDashboardToken: the token of the printed URL gets the session once.
 func TestDashboardToken(t *testing.T) {
 	g := newTestGuard()
-	visit := func(token string) *http.Response {
-		return serve(g, func(r *http.Request) {
-			r.Header.Del("Cookie")
-			r.URL.Path, r.URL.RawQuery = "/", "token="+token
-		})
+	visit := func(token string) (status int, body string) {
+		reply := serve(g, func(r *http.Request) { r.URL.Path, r.URL.RawQuery = "/api/session", "token="+token })
+		content, err := io.ReadAll(reply.Body)
+		if err != nil || len(reply.Cookies()) > 0 {
+			t.Fatalf("%v, cookies %v", err, reply.Cookies())
+		}
+		return reply.StatusCode, string(content)
 	}
-	if got := visit("the-tokem"); got.StatusCode != http.StatusForbidden || len(got.Cookies()) > 0 {
-		t.Errorf("a wrong token: status %d, cookies %v", got.StatusCode, got.Cookies())
+	for _, wrong := range []string{"", "the-tokem", "the-session"} {
+		if status, body := visit(wrong); status != http.StatusForbidden || strings.Contains(body, "the-") {
+			t.Errorf("the token %q: status %d, %q", wrong, status, body)
+		}
 	}
-	reply := visit("the-token")
-	body, err := io.ReadAll(reply.Body)
-	if err != nil || reply.StatusCode != http.StatusOK || !strings.Contains(string(body), "0;url=/") {
-		t.Errorf("status %d, %q, %v: the token stays in the address", reply.StatusCode, body, err)
+	if status, body := visit("the-token"); status != http.StatusOK || body != "the-session" {
+		t.Errorf("the token: status %d, %q", status, body)
 	}
-	if len(reply.Cookies()) != 1 {
-		t.Fatalf("cookies %v, want one", reply.Cookies())
+	if got := serve(g, nil).StatusCode; got != http.StatusNoContent {
+		t.Errorf("with the session: status %d", got)
 	}
-	cookie := reply.Cookies()[0]
-	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/" {
-		t.Errorf("cookie %+v", cookie)
+	if status, _ := visit("the-token"); status != http.StatusForbidden {
+		t.Errorf("the token a second time: status %d", status)
 	}
-	if cookie.Value == "the-token" {
-		t.Error("the cookie is the token: who reads the URL later has the cookie")
+}
+
+// TestDashboardNeighbourPort: a server of another user on another port of 127.0.0.1 gets nothing of the session from the browser. A browser sends a
+// host's cookies to all of its ports (RFC 6265, section 8.5), and SameSite=Strict does not see ports; net/http/cookiejar does the same.
+func TestDashboardNeighbourPort(t *testing.T) {
+	server, err := Listen(t.Context(), 0, Hello{}, NewCollector(&fakeSource{}, time.Hour))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := serve(g, func(r *http.Request) { r.Header.Set("Cookie", cookie.Name+"="+cookie.Value) }).StatusCode; got != http.StatusNoContent {
-		t.Errorf("with the cookie: status %d", got)
+	go func() { _ = server.Run(t.Context()) }()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := visit("the-token"); got.StatusCode != http.StatusForbidden || len(got.Cookies()) > 0 {
-		t.Errorf("the token a second time: status %d, cookies %v", got.StatusCode, got.Cookies())
+	browser := &http.Client{Jar: jar}
+	origin, token, _ := strings.Cut(server.URL, "/#token=")
+	visit := func(url string) (status int, body string) {
+		reply, err := browser.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = reply.Body.Close() }()
+		content, err := io.ReadAll(io.LimitReader(reply.Body, 100))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.StatusCode, string(content)
+	}
+	_, _ = visit(server.URL)
+	_, session := visit(origin + "/api/session?token=" + token)
+	if status, body := visit(origin + "/api/stream?session=" + session); status != http.StatusOK || !strings.Contains(body, "event: reset") {
+		t.Errorf("the page: status %d, %q", status, body)
+	}
+	headers := make(chan http.Header, 1)
+	neighbour := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header }))
+	defer neighbour.Close()
+	_, _ = visit(neighbour.URL + "/pixel.png")
+	for name, values := range <-headers {
+		if name == "Cookie" || strings.Contains(strings.Join(values, ""), session) {
+			t.Errorf("the neighbour's server gets %s: %s", name, values)
+		}
 	}
 }
 

@@ -34,10 +34,10 @@ func Listen(ctx context.Context, port uint16, hello Hello, collector *Collector)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open port %d for the dashboard: %w; choose another with --port", port, err)
 	}
-	address := listener.Addr().(*net.TCPAddr)
 	s := &Server{collector: collector, hello: Hello{Cluster: text(hello.Cluster), Version: text(hello.Version)}, listener: listener}
-	g := &guard{host: address.String(), token: newToken(), session: newToken(), cookie: fmt.Sprintf("nodelvm-dashboard-%d", address.Port), next: s.routes()}
-	s.URL = "http://" + g.host + "/?token=" + g.token
+	g := &guard{host: listener.Addr().String(), token: newToken(), session: newToken()}
+	g.next = s.routes(g)
+	s.URL = "http://" + g.host + "/#" + tokenField + "=" + g.token // a browser keeps what follows the # to itself
 	s.http = http.Server{Handler: g, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	return s, nil
 }
@@ -63,15 +63,16 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-func (s *Server) routes() http.Handler {
+func (s *Server) routes(g *guard) http.Handler {
 	files, err := fs.Sub(assets, "assets")
 	if err != nil {
 		panic(err) // go build embeds the folder
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", http.FileServerFS(files))
-	mux.HandleFunc("/api/stream", s.stream)
-	mux.HandleFunc("/api/events", s.events)
+	mux.HandleFunc("/api/session", g.begin)
+	mux.HandleFunc("/api/stream", g.data(s.stream))
+	mux.HandleFunc("/api/events", g.data(s.events))
 	return mux
 }
 

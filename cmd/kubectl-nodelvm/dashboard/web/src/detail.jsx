@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Mark } from "./map.jsx";
 import { kindWord, nameOf, rangeWords } from "./segments.js";
+import { dataURL } from "./session.js";
 import { store } from "./store.js";
 import { bytes, clock, count, date, percent } from "./units.js";
 
@@ -129,7 +130,7 @@ function Events({ item }) {
     const cut = item.claim.indexOf("/");
     const query = new URLSearchParams({ namespace: item.claim.slice(0, cut), claim: item.claim.slice(cut + 1) });
     for (const pod of item.pods ?? []) query.append("pod", pod);
-    fetch(`/api/events?${query}`, { signal: stop.signal })
+    fetch(dataURL("/api/events", query), { signal: stop.signal })
       .then(async (reply) => setAnswer(reply.ok ? { events: await reply.json() } : { error: await reply.text() }))
       .catch((error) => stop.signal.aborted || setAnswer({ error: `The dashboard does not answer: ${error.message}` }));
     return () => stop.abort();

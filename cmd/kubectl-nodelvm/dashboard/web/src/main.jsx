@@ -65,7 +65,7 @@ function Head({ nodes }) {
         <div><dt>Left to wipe</dt><dd>{sum.wipe > 0 ? short(sum.wipe) : "–"}</dd></div>
       </dl>
       <p class={`live ${live ? "" : "off"}`}>
-        {!live ? "Not connected: is kubectl nodelvm dashboard still running?" : reading ? `Reading nodes: ${count(nodes.length)} of ${count(Math.max(status.known, nodes.length))}` : `Live, read at ${clock(status.time)}`}
+        {!live ? store.refusal || "Not connected: is kubectl nodelvm dashboard still running?" : reading ? `Reading nodes: ${count(nodes.length)} of ${count(Math.max(status.known, nodes.length))}` : `Live, read at ${clock(status.time)}`}
       </p>
     </header>
   );

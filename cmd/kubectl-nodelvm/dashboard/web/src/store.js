@@ -1,7 +1,9 @@
 // The page's copy of the model (Go package dashboard), and what changed in it since the page was opened.
+import { begin, dataURL } from "./session.js";
 import { bytes } from "./units.js";
 
-export const store = { nodes: new Map(), hello: {}, status: { known: 0, read: 0 }, live: false, history: [], version: 0 };
+// refusal is why the dashboard serves this page no data.
+export const store = { nodes: new Map(), hello: {}, status: { known: 0, read: 0 }, live: false, refusal: "", history: [], version: 0 };
 
 const historyLimit = 2000;
 const listeners = new Set();
@@ -23,8 +25,10 @@ function changed() {
   });
 }
 
-export function connect() {
-  const stream = new EventSource("/api/stream");
+export async function connect() {
+  await begin();
+  const url = dataURL("/api/stream");
+  const stream = new EventSource(url);
   const on = (name, handle) =>
     stream.addEventListener(name, (e) => {
       handle(JSON.parse(e.data));
@@ -40,8 +44,13 @@ export function connect() {
     store.status = status;
     if (status.time && store.earlier?.size) for (const name of store.earlier) remove(name);
   });
-  stream.onerror = () => {
+  stream.onerror = async () => {
     store.live = false;
+    changed();
+    if (stream.readyState !== EventSource.CLOSED) return; // it connects again
+    const reply = await fetch(url).catch(() => null);
+    store.refusal = reply && !reply.ok ? await reply.text() : "";
+    await reply?.body?.cancel().catch(() => null);
     changed();
   };
 }
