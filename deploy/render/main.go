@@ -33,10 +33,10 @@ const (
 
 // headers open the plain manifests.
 var headers = map[string]string{
-	manifest: `# nodelvm: kubectl apply -f nodelvm.yaml
+	manifest: `# nodelvm: kubectl apply -f nodelvm.yaml, with your image in place of ghcr.io/nodelvm/nodelvm: none is published (docs/howto/install.md)
 # Rendered from the Helm chart in chart/nodelvm by "make manifest"; change it there.
 `,
-	janitor: `# nodelvm's janitor, for clusters that have nodelvm.yaml: kubectl apply -f janitor.yaml
+	janitor: `# nodelvm's janitor, for clusters that have nodelvm.yaml: kubectl apply -f janitor.yaml, with your image in place of ghcr.io/nodelvm/nodelvm
 # Rendered from the Helm chart in chart/nodelvm by "make manifest"; change it there.
 `,
 }

@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/nodelvm/nodelvm/deploy/image"
@@ -125,10 +126,9 @@ func printUse(w *os.File, ref, digest, out string) error {
 %s
   %s  %.1f MiB
   %s
-use it with one of
-  docker load -i %[4]s
+no registry has it: import it on each node, or push it to a registry of yours
   ctr -n k8s.io images import %[4]s
-  crane push %[4]s %[1]s
-`, ref, digest, float64(info.Size())/(1<<20), out)
+  crane push %[4]s REGISTRY/nodelvm:%[5]s     # then install with --set image.repository=REGISTRY/nodelvm
+`, ref, digest, float64(info.Size())/(1<<20), out, ref[strings.LastIndex(ref, ":")+1:])
 	return err
 }
