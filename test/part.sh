@@ -34,8 +34,9 @@ need_packages() (
 )
 
 need_tool() ( # name, package, version, cgo
-	lock_installation || exit
 	path=$tools/$1-$3
+	[ -x "$path" ] && exit
+	lock_installation || exit
 	if [ ! -x "$path" ]; then
 		echo "compiling $1 $3 (once)"
 		GOBIN=$tools/build CGO_ENABLED=${4:-0} go install "$2@$3" && mv "$tools/build/$1" "$path"

@@ -21,9 +21,12 @@ var hostPackages = map[string]string{
 	"libc6-dev":      "/usr/include/stdio.h",
 }
 
-// installHostPackages installs the missing hostPackages. Other labs and test/part.sh use the same lock, because apt-get fails while
-// another one runs.
-func (l *Lab) installHostPackages(ctx context.Context) error {
+// installHostPackages installs the missing ones of these packages. Other labs and test/part.sh use the same lock, because apt-get fails while
+// another one runs. Without a missing package it waits for nobody.
+func (l *Lab) installHostPackages(ctx context.Context, packages map[string]string) error {
+	if len(missingOf(packages)) == 0 {
+		return nil
+	}
 	if err := os.MkdirAll(l.cache, 0o755); err != nil {
 		return err
 	}
@@ -32,16 +35,10 @@ func (l *Lab) installHostPackages(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	var missing []string
-	for pkg, file := range hostPackages {
-		if _, err := os.Stat(file); err != nil {
-			missing = append(missing, pkg)
-		}
-	}
+	missing := missingOf(packages) // another program may have installed them meanwhile
 	if len(missing) == 0 {
 		return nil
 	}
-	slices.Sort(missing)
 	env := []string{"DEBIAN_FRONTEND=noninteractive"}
 	if err := l.toolIn(ctx, "apt", "", env, "apt-get", "update"); err != nil {
 		return err
@@ -51,4 +48,14 @@ func (l *Lab) installHostPackages(ctx context.Context) error {
 		return fmt.Errorf("install %s: %w", strings.Join(missing, ", "), err)
 	}
 	return nil
+}
+
+func missingOf(packages map[string]string) (missing []string) {
+	for pkg, file := range packages {
+		if _, err := os.Stat(file); err != nil {
+			missing = append(missing, pkg)
+		}
+	}
+	slices.Sort(missing)
+	return missing
 }

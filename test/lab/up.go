@@ -94,7 +94,7 @@ func (l *Lab) Build(ctx context.Context, progress io.Writer) error {
 // prepare installs and builds what the lab of st boots from, and records it in st. It builds from Debian's archives while it
 // compiles Kubernetes: the one needs the network and the disk, the other the processors.
 func (l *Lab) prepare(ctx context.Context, st *state, p *progress) error {
-	if err := p.step("Debian packages of this machine", func(teller) error { return l.installHostPackages(ctx) }); err != nil {
+	if err := p.step("Debian packages of this machine", func(teller) error { return l.installHostPackages(ctx, hostPackages) }); err != nil {
 		return fmt.Errorf("install Debian packages: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
