@@ -55,10 +55,12 @@ func run(ctx context.Context) (err error) {
 
 func lookAround() {
 	fmt.Print(`
-The lab is still up. Look around:
-  make lab ARGS="status"                          what runs
-  make lab ARGS="kubectl get pods -A -o wide"     any kubectl command
-  make lab ARGS="exec node-1 lvs"                 any command on a node
-  make lab ARGS="down"                            when you have seen enough
+The lab is still up. Continue with docs/tutorial.md, or look around:
+  make lab ARGS=shell                  a shell with kubectl, helm and kubectl nodelvm for this cluster
+    kubectl nodelvm nodes              in it: what the nodes have
+    kubectl nodelvm dashboard          in it: the disks in a browser
+  make lab ARGS=status                 what runs
+  make lab ARGS="exec node-1 lvs"      any command on a node
+  make lab ARGS=down                   when you have seen enough
 `)
 }

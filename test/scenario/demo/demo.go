@@ -14,12 +14,12 @@ import (
 )
 
 // Scenarios returns the scenarios of `make demo` in order. The last one leaves the cluster without a node, unless it is to be repaired: then
-// one more brings the node back.
+// two more bring the node back and delete what the demo has created.
 func Scenarios(repaired bool) []scenario.Scenario {
 	dies, returns := nodeloss.ForDemo()
 	all := append(withoutLoss(), dies)
 	if repaired {
-		all = append(all, returns)
+		all = append(all, returns, removal())
 	}
 	return all
 }
@@ -93,6 +93,24 @@ func restoreNotes(ctx context.Context, env *scenario.Environment) error {
 		return fmt.Errorf("the restored volume has %q: %w", note, err)
 	}
 	_, err = env.Kubectl(ctx, "", "delete", "volumesnapshot", "-n", cluster.Namespace, "notes", "--wait")
+	return err
+}
+
+func removal() scenario.Scenario {
+	return scenario.Scenario{Title: "The cluster is yours", Steps: []scenario.Step{
+		{Says: "the demo's storage classes, snapshot class and namespace are deleted", Prove: removeObjects},
+	}}
+}
+
+func removeObjects(ctx context.Context, env *scenario.Environment) error {
+	if _, err := env.Kubectl(ctx, "", "delete", "--wait", "namespace", cluster.Namespace); err != nil {
+		return err
+	}
+	classes, err := env.Kubectl(ctx, "", "get", "storageclass,volumesnapshotclass", "-o", "name")
+	if err != nil || classes == "" {
+		return err
+	}
+	_, err = env.Kubectl(ctx, "", append([]string{"delete"}, strings.Fields(classes)...)...)
 	return err
 }
 
