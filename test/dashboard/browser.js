@@ -116,6 +116,13 @@ async function interactions() {
     equal(await page.locator(".map .part.dim").count(), 0, "dimmed parts");
     await search.fill("");
   });
+  await check("a silent node", async () => {
+    await page.getByText("+ 1 node not read").waitFor();
+    await search.fill("node-0009");
+    await page.locator(".map .part.unread").first().waitFor();
+    equal(await page.locator(".map .part.pending").count(), 0, "volumes that are not on a disk");
+    await search.fill("");
+  });
   await check("filters", async () => {
     await page.getByRole("button", { name: /^No answer/ }).click();
     await page.getByRole("status").getByText("1 node of 24").waitFor();
@@ -227,7 +234,7 @@ async function limited() {
   const page = await open(settings.limited);
   await check("a user with few rights sees what is missing", async () => {
     await page.getByText("Only claims of the namespace shop are shown.").waitFor();
-    await page.locator(".map .part.pending").waitFor();
+    await page.locator(".map .part.unread").waitFor();
   });
   await accessible(page, "few rights");
   await close(page, "few rights");

@@ -214,19 +214,23 @@ func (b *builder) addPending(a answer) {
 		if b.byID[text(pv.Handle)] {
 			continue
 		}
-		item := Item{ID: text(pv.Handle), Kind: KindPending, Health: HealthUnknown, State: "not read", Claim: text(pv.Claim), PV: text(pv.Name),
+		item := Item{ID: text(pv.Handle), Kind: KindUnread, Health: HealthUnknown, State: "not read", Claim: text(pv.Claim), PV: text(pv.Name),
 			Phase: text(pv.Phase), Class: text(pv.Class), Size: pv.Size, Crypt: encryption(pv.Encryption, pv.KeySecret)}
 		if pv.Phase == "Bound" {
 			item.Pods = texts(b.objects.Pods[pv.Claim])
 		}
 		if a.read && a.error == "" && len(b.page.Unknown)+len(b.page.Unread) == 0 && b.page.NotReady == "" {
-			item.State, item.Health = "missing", HealthError
+			item.Kind, item.State, item.Health = KindPending, "missing", HealthError
 			item.Text = []string{"The PersistentVolume names this node, but the node does not report the volume."}
 		}
 		b.add(item)
 	}
 	for _, claim := range b.objects.claimsOn[b.name] {
-		b.add(Item{ID: "claim:" + text(claim.Claim), Kind: KindPending, Health: HealthUnknown, State: text(strings.ToLower(claim.Phase)), Claim: text(claim.Claim),
+		kind := KindPending
+		if claim.Phase == "Bound" && (!a.read || a.error != "") {
+			kind = KindUnread
+		}
+		b.add(Item{ID: "claim:" + text(claim.Claim), Kind: kind, Health: HealthUnknown, State: text(strings.ToLower(claim.Phase)), Claim: text(claim.Claim),
 			PV: text(claim.Volume), Class: text(claim.Class), Size: claim.Size, Pods: texts(b.objects.Pods[claim.Claim])})
 	}
 }

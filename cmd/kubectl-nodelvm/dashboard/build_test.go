@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,6 +82,63 @@ func TestDashboardHealth(t *testing.T) {
 	if pool.Health != dashboard.HealthWarning || node.Health != dashboard.HealthWarning || !strings.Contains(strings.Join(pool.Text, ""), "ThinPoolNearlyFull") {
 		t.Errorf("node %s, pool %+v", node.Health, pool)
 	}
+}
+
+// TestDashboardFullPool: a full pool and its group have the words of the condition, which the driver reports for each volume, once.
+func TestDashboardFullPool(t *testing.T) {
+	source := simulated.New(1, 20)
+	source.Change("node-0001", func(page *statuspage.Page) {
+		page.Groups[0].Pools = slices.Clone(page.Groups[0].Pools)
+		page.Groups[0].Pools[0].State = inventory.PoolFull
+		for _, v := range page.Volumes[:4] {
+			page.Conditions = append(page.Conditions, statuspage.Condition{Type: "ThinPoolFull", Group: page.Groups[0].Name, Pool: page.Groups[0].Pools[0].Name, Volume: v.ID, Text: "delete snapshots"})
+		}
+	})
+	node := build(t, source, "node-0001")
+	const words = "ThinPoolFull: delete snapshots"
+	if pool := node.Items[node.Groups[0].Pools[0].Item]; pool.Health != dashboard.HealthError || !slices.Equal(pool.Text, []string{words}) {
+		t.Errorf("pool: %s, %q", pool.Health, pool.Text)
+	}
+	if group := node.Groups[0]; group.Health != dashboard.HealthError || !slices.Equal(group.Messages, []string{words}) {
+		t.Errorf("group: %s, %q", group.Health, group.Messages)
+	}
+}
+
+// TestDashboardSilentNode: the bound volumes of a node that was never read are not "not on a disk"; a volume that a node does not report is.
+func TestDashboardSilentNode(t *testing.T) {
+	source := simulated.New(1, 4)
+	page, err := source.Page(t.Context(), "node-0001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := source.Objects(t.Context())
+	objects.Claims = append(objects.Claims, dashboard.Claim{Claim: "shop/bound", Node: "node-0001", Phase: "Bound", Volume: "pvc-x"},
+		dashboard.Claim{Claim: "shop/waiting", Node: "node-0001", Phase: "Pending"})
+	kinds := func(node dashboard.Node) map[dashboard.Kind]int {
+		got := map[dashboard.Kind]int{}
+		for _, item := range node.Items {
+			got[item.Kind]++
+		}
+		return got
+	}
+	silent := kinds(dashboard.BuildNode("node-0001", statuspage.Page{}, errors.New("no answer"), objects))
+	if silent[dashboard.KindUnread] != len(page.Volumes)-deleting(page)+1 || silent[dashboard.KindPending] != 1 {
+		t.Errorf("of a silent node: %v", silent)
+	}
+	lost := page
+	lost.Volumes = nil
+	if got := kinds(dashboard.BuildNode("node-0001", lost, nil, objects)); got[dashboard.KindUnread] != 0 || got[dashboard.KindPending] < 2 {
+		t.Errorf("of a node that lost its volumes: %v", got)
+	}
+}
+
+func deleting(page statuspage.Page) (n int) {
+	for _, v := range page.Volumes {
+		if v.State == "deleting" {
+			n++
+		}
+	}
+	return n
 }
 
 // TestDashboardFileSystems: the use of a mounted file system is between 0 and 100 percent for any numbers that the node reports.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/statuspage"
 )
 
 func (b *builder) poolItem(g inventory.Group, p inventory.Pool) Item {
@@ -14,18 +15,32 @@ func (b *builder) poolItem(g inventory.Group, p inventory.Pool) Item {
 	switch p.State {
 	case inventory.PoolFull, inventory.PoolFailed:
 		item.Health = HealthError
-		item.Text = []string{"The thin pool is " + string(p.State) + "."}
 	case inventory.PoolWorks, inventory.PoolInactive:
 	}
-	for _, c := range b.of[""] {
-		if c.Pool != "" && c.Pool == p.Name && c.Group == g.Name {
+	for _, c := range b.ofGroup(g.Name) {
+		if c.Pool == p.Name {
 			item.Health = worst(item.Health, severity(c.Type))
-			if len(item.Text) < maxMessages {
-				item.Text = append(item.Text, text(c.Type+": "+c.Text))
-			}
+			item.Text = append(item.Text, text(c.Type+": "+c.Text))
 		}
 	}
+	if item.Health == HealthError && len(item.Text) == 0 {
+		item.Text = []string{"The thin pool is " + string(p.State) + "."}
+	}
 	return item
+}
+
+// ofGroup returns the conditions of a group and its pools, at most maxMessages, each once: each volume of a full pool has that of the pool.
+func (b *builder) ofGroup(name inventory.VGName) (list []statuspage.Condition) {
+	for _, c := range b.page.Conditions {
+		if c.Group != name || c.Volume != "" && c.Pool == "" {
+			continue
+		}
+		c.Volume = ""
+		if len(list) < maxMessages && !slices.Contains(list, c) {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // group builds a volume group with its disks and pools.
@@ -34,11 +49,9 @@ func (b *builder) group(g inventory.Group) Group {
 	if g.Problem != "" {
 		view.Health, view.Messages = HealthError, []string{text(g.Problem)}
 	}
-	for _, c := range b.of[""] {
-		if c.Group == g.Name && len(view.Messages) < maxMessages {
-			view.Health = worst(view.Health, severity(c.Type))
-			view.Messages = append(view.Messages, text(c.Type+": "+c.Text))
-		}
+	for _, c := range b.ofGroup(g.Name) {
+		view.Health = worst(view.Health, severity(c.Type))
+		view.Messages = append(view.Messages, text(c.Type+": "+c.Text))
 	}
 	for _, pv := range cut(g.PVs, maxDisks, &b.node.Omitted) {
 		disk := b.disk(view.Name, pv)

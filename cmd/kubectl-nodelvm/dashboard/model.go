@@ -147,6 +147,7 @@ const (
 	KindWipe     Kind = "wipe"    // deleted, and being wiped
 	KindOther    Kind = "other"   // a logical volume that the driver does not manage
 	KindPending  Kind = "pending" // a claim, or a PersistentVolume, that the node's document does not show
+	KindUnread   Kind = "unread"  // of a node whose document could not be read whole
 )
 
 // FileSystem is the use of a mounted file system. Whole percents keep the number of changes small that a page gets.

@@ -45,7 +45,7 @@ func (s *Source) FillPool(node string) {
 	s.Change(node, func(page *statuspage.Page) {
 		g := &page.Groups[0]
 		g.Pools = slices.Clone(g.Pools)
-		g.Pools[0].Used = g.Pools[0].Size * 91 / 100
+		g.Pools[0].Used = g.Pools[0].Size*91/100 + 1 // a percent is rounded down
 		page.Conditions = append(page.Conditions, statuspage.Condition{Type: string(lvm.ConditionThinPoolNearlyFull), Group: g.Name, Pool: g.Pools[0].Name,
 			Text: "thin pool vg-data/nodelvm-thin is nearly full: data 91% of 256 GiB; delete snapshots or volumes, or extend the pool (lvextend -L+SIZE vg-data/nodelvm-thin)"})
 	})

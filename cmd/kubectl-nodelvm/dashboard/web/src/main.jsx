@@ -61,7 +61,7 @@ function Head({ nodes }) {
         <div><dt>Nodes</dt><dd>{count(sum.nodes)}</dd></div>
         <div><dt>Volumes</dt><dd>{count(sum.volumes)}</dd></div>
         <div><dt>Snapshots</dt><dd>{count(sum.snapshots)}</dd></div>
-        <div><dt>Free</dt><dd>{short(sum.free)} <span class="quiet">of {short(sum.size)}<span class="wide">, {percent(sum.free, sum.size)}</span></span></dd></div>
+        <div><dt>Free</dt><dd>{short(sum.free)} <span class="quiet">of {short(sum.size)}<span class="wide">, {percent(sum.free, sum.size)}</span></span>{sum.unread > 0 && <span class="unreadnote" title="These nodes have not answered: their disks are not counted"> + {plural(sum.unread, "node")} not read</span>}</dd></div>
         <div><dt>Left to wipe</dt><dd>{sum.wipe > 0 ? short(sum.wipe) : "–"}</dd></div>
       </dl>
       <p class={`live ${live ? "" : "off"}`}>
@@ -112,7 +112,7 @@ const Limits = () =>
 
 const Legend = () => (
   <footer class="legend" aria-label="Legend">
-    {[["volume", "volume"], ["snapshot", "snapshot"], ["pool", "thin pool"], ["wipe", "being wiped"], ["other", "not managed"], ["pending", "not on a disk"], ["free", "free"],
+    {[["volume", "volume"], ["snapshot", "snapshot"], ["pool", "thin pool"], ["wipe", "being wiped"], ["other", "not managed"], ["pending", "not on a disk"], ["unread", "not read"], ["free", "free"],
       ["volume warning", "warning"], ["volume error", "error"]].map(([kind, title]) => (
       <span key={kind}><i class={`part ${kind}`} aria-hidden="true" />{title}</span>
     ))}

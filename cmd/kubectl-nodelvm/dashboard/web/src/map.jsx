@@ -1,11 +1,11 @@
 // The map: nodes, a bar for each disk and thin pool, a segment for each range.
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { labelOf, nameOf, noteOf, segmentsOf } from "./segments.js";
+import { labelOf, nameOf, nameOfDisk, noteOf, segmentsOf, sizeOf } from "./segments.js";
 import { store } from "./store.js";
 import { short } from "./units.js";
 import { useVirtual } from "./virtual.js";
 
-const head = 30, problem = 20, gap = 14;
+const head = 30, problem = 38, gap = 14;
 const dense = 24, twoLines = 38, roomy = 46; // heights of a bar
 
 const heightOf = (bar) => ({ node }) => head + node.bars.length * bar + (node.messages.length ? problem : 0) + gap;
@@ -76,7 +76,7 @@ function NodeRow({ row, n, top, row0, home, selected, open, setAt, width }) {
       </div>
       {node.messages.length > 0 && (
         <div class={`problem ${node.health}`} role="row">
-          <span role="gridcell" title={node.messages.join("\n")} onClick={() => open({ node: node.name })}>{node.stale && "Last answer shown. "}{node.messages[0]}</span>
+          <span role="gridcell" title={node.messages.join("\n")} onClick={() => open({ node: node.name })}>{node.stale && "Last answer shown. "}{node.messages[0]}{node.messages.length > 1 && ` (${node.messages.length - 1} more)`}</span>
         </div>
       )}
       {node.bars.map((b, j) => (
@@ -91,8 +91,8 @@ const besides = 320; // pixels of a row that are not the bar
 function Bar({ bar, n, b, row, hits, home, selected, open, setAt, width }) {
   return (
     <div class={`bar ${bar.kind} ${bar.disk?.state ?? ""} ${bar.node.stale ? "stale" : ""}`} role="row" aria-rowindex={row}>
-      <span role="rowheader" class="barlabel" title={bar.disk?.device ?? bar.label}>{bar.kind === "pool" && <span class="quiet">thin </span>}{bar.label}</span>
-      <span class="track" role="none">
+      <span role="rowheader" class="barlabel" title={bar.disk ? nameOfDisk(bar.disk) : bar.label}>{bar.kind === "pool" && <span class="quiet">thin </span>}{bar.label}</span>
+      <span class="track" role="none" style={bar.share ? { width: `${bar.share * 100}%` } : undefined}>
         {segmentsOf(bar).map((part, s) => {
           const dim = hits && !hits.has(part.item);
           const chosen = selected && part.item ? selected.key === part.item.key : selected?.part === part;
@@ -102,8 +102,8 @@ function Bar({ bar, n, b, row, hits, home, selected, open, setAt, width }) {
               aria-selected={chosen ? "true" : "false"}
               class={`part ${part.kind} ${part.item?.health ?? ""} ${dim ? "dim" : ""}`} style={{ left: `${part.left}%`, width: `calc(${part.width}% - 1px)` }}
               onFocus={() => setAt({ n, b, s })} onClick={() => open({ key: part.item?.key, node: bar.node.name, bar, part })}>
-              {(part.width * (width - besides)) / 100 > 60 && part.item && !dim && (
-                <span class="name">{nameOf(part.item).replace(/^[^/]*\//, "")}{" "}<small>{short(part.item.size)}</small></span>
+              {(part.width * (bar.share ?? 1) * (width - besides)) / 100 > 60 && part.item && !dim && (
+                <span class="name">{nameOf(part.item).replace(/^[^/]*\//, "")}{" "}<small>{sizeOf(part)}</small></span>
               )}
             </span>
           );

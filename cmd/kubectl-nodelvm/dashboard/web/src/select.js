@@ -6,6 +6,7 @@ export const kinds = [
   ["pool", "Thin pools"],
   ["wipe", "Being wiped"],
   ["pending", "Not on a disk"],
+  ["unread", "Not read"],
   ["other", "Not managed"],
 ];
 
@@ -29,7 +30,7 @@ export function select(nodes, filter) {
   return rows.sort((a, b) => compareNames(a.node.name, b.node.name));
 }
 
-const compareNames = new Intl.Collator("en", { numeric: true }).compare;
+export const compareNames = new Intl.Collator("en", { numeric: true }).compare;
 
 function matches(item, terms, filter) {
   if (filter.kind && item.kind !== filter.kind) return false;
@@ -69,11 +70,12 @@ export function namespaces(nodes) {
 }
 
 export function totals(nodes) {
-  const sum = { nodes: 0, problem: 0, unknown: 0, size: 0, free: 0, wipe: 0, volumes: 0, snapshots: 0 };
+  const sum = { nodes: 0, problem: 0, unknown: 0, unread: 0, size: 0, free: 0, wipe: 0, volumes: 0, snapshots: 0 };
   for (const node of nodes) {
     sum.nodes++;
     if (node.health !== "ok") sum.problem++;
     if (node.health === "unknown") sum.unknown++;
+    if (node.health === "unknown" && node.groups.length === 0) sum.unread++;
     sum.size += node.capacity.size;
     sum.free += node.capacity.free;
     sum.wipe += node.capacity.wipe;

@@ -1,5 +1,7 @@
 // The page's copy of the model (Go package dashboard), and what changed in it since the page was opened.
 import { begin, dataURL } from "./session.js";
+import { nameOfDisk } from "./segments.js";
+import { compareNames } from "./select.js";
 import { bytes } from "./units.js";
 
 // refusal is why the dashboard serves this page no data.
@@ -71,6 +73,7 @@ function remove(name) {
 // prepare adds what search and layout need.
 function prepare(node) {
   const groups = node.groups.flatMap((g) => [g.name, ...(g.tags ?? []), ...g.disks.flatMap((d) => [d.device, d.model, d.serial])]);
+  for (const group of node.groups) group.disks.sort((a, b) => compareNames(nameOfDisk(a), nameOfDisk(b)));
   node.hay = [node.name, node.version, ...groups].join("\n").toLowerCase();
   node.capacity = { size: 0, free: 0, wipe: node.wipeBacklog ?? 0 };
   for (const g of node.groups) {
@@ -90,11 +93,21 @@ function prepare(node) {
 function barsOf(node) {
   const bars = [];
   for (const group of node.groups) {
-    for (const disk of group.disks) bars.push({ kind: "disk", node, group, disk, label: disk.device ? disk.device.replace(/^\/dev\//, "") : `PV ${disk.uuid}` });
+    for (const disk of group.disks) bars.push({ kind: "disk", node, group, disk, label: nameOfDisk(disk).replace("/dev/", ""), share: shareOf(disk, group, node) });
     for (const pool of group.pools ?? []) bars.push({ kind: "pool", node, group, pool, label: node.items[pool.item]?.lv ?? "thin pool" });
   }
-  if (bars.length === 0 || node.items.some((item) => item.kind === "pending")) bars.push({ kind: "pending", node, label: "not on a disk" });
+  const silent = node.health === "unknown" && node.groups.length === 0;
+  for (const [kind, label] of [["unread", "not read"], ["pending", "not on a disk"]]) {
+    if (node.items.some((item) => item.kind === kind)) bars.push({ kind, node, label });
+  }
+  if (bars.length === 0) bars.push({ kind: silent ? "unread" : "pending", node, label: silent ? "not read" : "no disk" });
   return bars;
+}
+
+// shareOf is a disk's part of the width of the node's largest disk; a small one stays visible.
+function shareOf(disk, group, node) {
+  const largest = Math.max(...node.groups.flatMap((g) => g.disks.map((d) => d.extents * g.extentSize)), 1);
+  return Math.max((disk.extents * group.extentSize) / largest, 0.1);
 }
 
 function note(node, id, text) {
