@@ -22,7 +22,7 @@ var hostPackages = map[string]string{
 }
 
 // installHostPackages installs the missing ones of these packages. Other labs and test/part.sh use the same lock, because apt-get fails while
-// another one runs. Without a missing package it waits for nobody.
+// another one runs. Without a missing package it does not wait.
 func (l *Lab) installHostPackages(ctx context.Context, packages map[string]string) error {
 	if len(missingOf(packages)) == 0 {
 		return nil

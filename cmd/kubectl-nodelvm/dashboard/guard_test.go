@@ -109,7 +109,11 @@ func TestDashboardNeighbourPort(t *testing.T) {
 	browser := &http.Client{Jar: jar}
 	origin, token, _ := strings.Cut(server.URL, "/#token=")
 	visit := func(url string) (status int, body string) {
-		reply, err := browser.Get(url)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := browser.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}
