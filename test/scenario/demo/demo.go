@@ -97,7 +97,7 @@ func restoreNotes(ctx context.Context, env *scenario.Environment) error {
 }
 
 func removal() scenario.Scenario {
-	return scenario.Scenario{Title: "The cluster is yours", Steps: []scenario.Step{
+	return scenario.Scenario{Title: "The demo removes what it created", Steps: []scenario.Step{
 		{Says: "the demo's storage classes, snapshot class and namespace are deleted", Prove: removeObjects},
 	}}
 }
