@@ -40,6 +40,7 @@ func adopt(args []string) int {
 		keep = strings.TrimSuffix(usage, ".usage") + ".logs"
 	}
 	err = errors.Join(err, stopLabs(labs, keep), endChildren(), writeUsage(usage))
+	_ = os.Remove(filepath.Dir(labs)) // of a suite that was killed; it is not empty while other parts run
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		status = max(status, 1)
