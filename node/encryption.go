@@ -55,13 +55,12 @@ func (s *Server) stageEncrypted(ctx context.Context, r stageRequest, v lvm.Volum
 	device, err = s.encryption.Stage(ctx, luks.Request{
 		Volume: luks.Volume{Handle: r.id.String(), UUID: r.uuid, Device: lv, Copied: r.hasSource, Block: r.block},
 		Keys:   r.keys, Options: luks.Options{Discards: passesDiscards(v.Class, r.flags)},
-		Blank:   func(ctx context.Context) error { return s.checkBlank(ctx, lv, mark, originOf(v, r.hasSource)) },
-		Cleared: func(mapping string) error { return s.markMapping(r, mapping, mark) },
+		Blank: func(ctx context.Context) error { return s.checkBlank(ctx, lv, mark, originOf(v, r.hasSource)) },
+		// Now package luks has a mark of its own. Once the mapping is open, the page cache of the logical volume shows what was there before.
+		Formatted: func() error { return s.fs.RemoveMark(lv, mark) },
+		Cleared:   func(mapping string) error { return s.markMapping(r, mapping, mark) },
 	})
 	if err != nil {
-		return "", block, nil, err
-	}
-	if err := s.removeMarkBelow(device, lv, mark); err != nil {
 		return "", block, nil, err
 	}
 	block, release, err = s.openDevice(r.volume, device)
@@ -82,16 +81,6 @@ func (s *Server) markMapping(r stageRequest, mapping string, mark Mark) error {
 		return nil
 	}
 	return s.fs.WriteMark(mapping, mappingMark(mark))
-}
-
-// removeMarkBelow removes the format mark of an encrypted logical volume, before its mapping is in use: from now on only the header and its
-// own mark say that the volume was formatted.
-func (s *Server) removeMarkBelow(mapping, lv string, mark Mark) error {
-	mounts, err := s.fs.Mounts(mapping)
-	if err != nil || len(mounts) > 0 {
-		return err
-	}
-	return s.fs.RemoveMark(lv, mark)
 }
 
 // passesDiscards reports whether the mapping passes discards, which show on the disk which blocks are free. Without them a thin
@@ -116,8 +105,8 @@ func (s *Server) checkBlank(ctx context.Context, device string, mark Mark, o ori
 		o.raw = false
 		return checkFormat(device, content, o, "luks")
 	}
-	return lvm.Errorf(lvm.KindConflict, "device %s of an encrypted volume contains %s instead of a LUKS header, so the driver does not format it. %s. If that is not needed, clear the device with wipefs -a %s and zero its first 4 KiB",
-		device, content.describe(), repair(device, content.Rest, "luks"), device)
+	content.Others = []string{content.describe() + " instead of a LUKS header"}
+	return refuseContent(device, content, o, "luks")
 }
 
 // describe names all findings.

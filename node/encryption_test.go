@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -53,7 +54,7 @@ func (f *fakeLUKS) Stage(ctx context.Context, r luks.Request) (string, error) {
 		if err := r.Blank(ctx); err != nil {
 			return "", err
 		}
-		if err := r.Cleared(mappingPath); err != nil {
+		if err := errors.Join(r.Formatted(), r.Cleared(mappingPath)); err != nil {
 			return "", err
 		}
 	}

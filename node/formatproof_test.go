@@ -170,7 +170,7 @@ func TestFormatUnderTheMark(t *testing.T) {
 	if err := f.stageEncrypted(t, secret); lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), "e2fsck") {
 		t.Errorf("a mapping without its mark: %v", err)
 	}
-	f.expect(t, "activate", "write mark /dev/dm-7 uuid at 50565120", "open /dev/dm-3", "remove mark /dev/dm-3 uuid")
+	f.expect(t, "activate", "remove mark /dev/dm-3 uuid", "write mark /dev/dm-7 uuid at 50565120", "open /dev/dm-3")
 	f.contents = map[string]Content{mappingPath: {Marked: true}}
 	succeed(t, f.stageEncrypted(t, secret))
 	f.expect(t, "activate", "open /dev/dm-3", "format ext4 /dev/dm-7", "create /staging", "mount /dev/dm-7 /staging ext4 errors=remount-ro")
@@ -179,5 +179,5 @@ func TestFormatUnderTheMark(t *testing.T) {
 	f.volume.FormatMark, f.volume.Block = lvm.LUKSHeaderSize+12345*lvm.FormatMarkSize, true
 	f.content.Marked = true
 	succeed(t, f.stageEncrypted(t, secret, rawBlock))
-	f.expect(t, "activate", "open /dev/dm-3", "remove mark /dev/dm-3 uuid")
+	f.expect(t, "activate", "remove mark /dev/dm-3 uuid", "open /dev/dm-3")
 }

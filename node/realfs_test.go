@@ -259,7 +259,7 @@ func TestOnePodAtATime(t *testing.T) {
 		staging := b.path("staging")
 		publish := func(target string) error {
 			_, err := b.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{
-				VolumeId: vgUUID + "/v", VolumeContext: map[string]string{api.AttributeUUID: "uuid"}, StagingTargetPath: staging, TargetPath: b.path(target),
+				VolumeId: vgUUID + "/v", VolumeContext: map[string]string{api.AttributeUUID: "uuid-of-v"}, StagingTargetPath: staging, TargetPath: b.path(target),
 				VolumeCapability: capability(kind, csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER),
 			})
 			return err

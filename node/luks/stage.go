@@ -14,9 +14,10 @@ type Request struct {
 	Options Options
 	// Blank proves that the logical volume is blank, or returns an error. Stage calls it only before a format.
 	Blank func(context.Context) error
-	// Cleared is called with the mapping of a volume that Stage is formatting, after it has cleared the places of superblocks there; may be
-	// nil.
-	Cleared func(mapping string) error
+	// Formatted is called after each luksFormat, before anything is open on the logical volume. Cleared is called with the new mapping, after
+	// Stage has cleared the places of superblocks there. Both may be nil, and are repeated after a crash.
+	Formatted func() error
+	Cleared   func(mapping string) error
 }
 
 // maxSteps is more than any state needs: a format that follows an interrupted one has seven.
@@ -114,6 +115,11 @@ func (s *stage) format(ctx context.Context, o Observation) error {
 	}
 	if err := s.run(ctx, o.Header, formatArgs(s.Volume, s.Keys.Current, sectorSize(s.Block, o.Logical)), s.Keys.Current); err != nil {
 		return err
+	}
+	if s.Formatted != nil {
+		if err := s.Formatted(); err != nil {
+			return err
+		}
 	}
 	s.formatted = true
 	return nil
