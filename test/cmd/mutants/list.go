@@ -49,8 +49,18 @@ var mutants = []mutant{
 	},
 	{
 		name: "foreign content is formatted", file: "node/plan.go",
-		old: "case empty:\n		return actFormat, nil", new: "case empty || len(c.Others) > 0:\n		return actFormat, nil",
+		old: "case empty:\n		return actFormat, checkFormat", new: "case empty || len(c.Others) > 0:\n		return actFormat, checkFormat",
 		packages: []string{"./node"},
+	},
+	{
+		name: "a volume that was in use is formatted", file: "node/formatproof.go",
+		old: "case o.marked:", new: "case o.marked && device == \"\":",
+		packages: []string{"./node"},
+	},
+	{
+		name: "a volume is ready without its format mark", file: "lvm/internal/ready/ready.go",
+		old: "failure = b.engine.WriteFormatMark(ctx, g, v)", new: "failure = nil",
+		packages: []string{"./lvm/lvmtest/operations"},
 	},
 	{
 		name: "a mount option is lost", file: "node/stage.go",
