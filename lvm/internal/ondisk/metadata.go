@@ -19,7 +19,7 @@ func assemble(probes []probe, component func(name string) (bool, error)) (lvm.St
 			state.Skipped = append(state.Skipped, fmt.Sprintf("%s is not searched for volume groups: %s", p.device.Path, p.Reason))
 		}
 		part := false
-		if p.label != nil && p.Standing == StandsOnDisks {
+		if p.label != nil && p.Standing == StandsOnDisks || p.Standing == standsOnRemoved {
 			var err error
 			part, err = component(p.device.Name)
 			p.err = errors.Join(p.err, err)

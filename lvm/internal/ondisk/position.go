@@ -25,7 +25,7 @@ const (
 type position struct {
 	Standing
 	Reason string // why it may not have a physical volume; "": it may
-	err    error  // why the kernel did not say what it is made of; nil: it did
+	err    error  // why the device may have a physical volume that cannot be read; nil: it has none, or it can be read
 }
 
 // Positions is the only code that decides which block devices may have a physical volume of the node's groups. It uses device

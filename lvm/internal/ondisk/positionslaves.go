@@ -33,9 +33,11 @@ func (p Positions) slaves(name string) (below, removed []string, err error) {
 	return below, removed, nil
 }
 
-// positionRemoved is the position of a device that is made of removed devices only: reads of it fail.
+// positionRemoved is the position of a device that is made of removed devices only: reads of it fail, and it may have had a
+// physical volume.
 func positionRemoved(name string, removed ...string) position {
-	return position{Standing: standsOnRemoved, Reason: fmt.Sprintf("%s is made of devices that were removed (%s)", name, strings.Join(removed, ", "))}
+	err := fmt.Errorf("%s is made of devices that were removed (%s)", name, strings.Join(removed, ", "))
+	return position{Standing: standsOnRemoved, Reason: err.Error(), err: err}
 }
 
 // DevicesBelow returns the names of the devices below all of LVM's devices of a logical volume, and of those that were removed;
