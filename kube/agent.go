@@ -67,7 +67,8 @@ type Agent struct {
 	kindAgain  time.Duration        // interval of the check for the snapshot API
 	retries    *flowcontrol.Backoff // by the claim's UID
 
-	audit audit
+	audit   audit
+	missing missingVolumes
 
 	work     sync.WaitGroup // goroutines of Run
 	restores sync.Once      // starts the watch on contents

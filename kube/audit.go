@@ -99,6 +99,7 @@ func (a *Agent) auditOnce(ctx context.Context) error {
 		return err
 	}
 	for _, pv := range pvs {
+		a.rememberUnchosen(pv)
 		if err := a.notLost(ctx, pv); err != nil {
 			return err
 		}

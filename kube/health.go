@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ func (a *Agent) watchHealth(ctx context.Context) {
 		a.retries.GC()
 		a.claims.forgetCalls()
 		if a.health != nil {
-			if err := a.checkHealth(ctx, known); err != nil && ctx.Err() == nil {
+			if err := errors.Join(a.lookForMissing(ctx), a.checkHealth(ctx, known)); err != nil && ctx.Err() == nil {
 				a.log.WarnContext(ctx, "cannot check the health of the volumes", "error", err)
 			}
 		}

@@ -45,7 +45,14 @@ type Condition struct {
 	Pool   string           `json:"thinPool,omitempty"` // the thin pool's name
 	Text   string           `json:"message"`
 
-	Severity lvm.Severity `json:"severity"`
+	Severity  lvm.Severity     `json:"severity"`
+	GroupUUID inventory.VGUUID `json:"volumeGroupUUID,omitempty"` // empty: the condition is about no existing group
+	Claim     string           `json:"claim,omitempty"`           // the volume's claim, namespace/name
+}
+
+// IsOf reports whether the condition concerns a volume group or a volume in it. Two groups, one of which is lost, may have one name.
+func (c Condition) IsOf(g inventory.Group) bool {
+	return c.Group == g.Name && (c.GroupUUID == "" || c.GroupUUID == g.UUID)
 }
 
 // Class is the capacity of the node for a storage class.

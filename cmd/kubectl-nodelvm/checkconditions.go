@@ -48,9 +48,14 @@ func checkTags(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// volumeNames returns group/LV and the claim of each volume, by handle.
+// volumeNames returns group/LV and the claim of each volume, by handle; of a volume that only a condition names, its claim.
 func volumeNames(page statuspage.Page) map[string]string {
 	names := map[string]string{}
+	for _, x := range page.Conditions {
+		if x.Claim != "" {
+			names[x.Volume] = "claim " + x.Claim
+		}
+	}
 	for _, v := range page.Volumes {
 		names[v.ID] = string(v.Group) + "/" + v.LV
 		if v.Claim != "" {

@@ -181,6 +181,10 @@ var faults = []fault{
 			{Type: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-9", Text: "1 of 2 legs is missing"},
 		}
 	}, "conditions", "node-1, volume group vg-data", "has a missing physical volume. Missing: X9, serial S1, last /dev/sdb, slot 4. Affected volumes: VolumeDataMissing: vg-data/pvc-1 (claim shop/data-db-0); VolumeDegraded: vg-data/pvc-9 (claim shop/data-db-9)"},
+	{"disk that was a whole group is gone", func(f *facts) {
+		loseGroup(&f.answers[0].page)
+		f.capacities = f.capacities[2:]
+	}, "conditions", "node-1, volume group vg-data", "volume group vg-data is not on this node. Affected volumes: VolumeDataMissing: claim shop/data-db-0"},
 	{"thin pool that serves two classes is nearly full", func(f *facts) {
 		f.classes = append(f.classes, class("thin-xfs", map[string]string{"volumeGroup": "vg-data", "layout": "thin"}))
 		f.capacities = append(f.capacities, capacityOf("node-1", "thin-xfs", "70Gi"), capacityOf("node-2", "thin-xfs", "70Gi"))

@@ -62,6 +62,20 @@ func sound() *facts {
 	return f
 }
 
+// loseGroup takes the only group, with its one volume, off a node, as its driver reports it.
+func loseGroup(page *statuspage.Page) {
+	g, v := page.Groups[0], page.Volumes[0]
+	page.Groups, page.Volumes = nil, nil
+	page.LostDisks = []inventory.LostDisk{{PV: "pv-a", Group: g.Name, GroupUUID: g.UUID, Disk: inventory.Disk{Path: "/dev/sdb", Model: "DISK 9000", Seen: now}}}
+	page.Conditions = []statuspage.Condition{
+		{Type: "PhysicalVolumeMissing", Group: g.Name, GroupUUID: g.UUID, Text: "volume group vg-data is not on this node"},
+		{Type: "VolumeDataMissing", Group: g.Name, GroupUUID: g.UUID, Volume: v.ID, Claim: v.Claim, Text: "its volume group is not on its node"},
+	}
+	for i := range page.Classes {
+		page.Classes[i].Offers = nil
+	}
+}
+
 func soundDaemonSet() *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "nodelvm-system", Name: "nodelvm"},

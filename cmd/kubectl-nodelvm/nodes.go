@@ -24,6 +24,13 @@ type nodeReport struct {
 	NotReady   string                 `json:"notReady,omitempty"` // why the driver is not ready
 	Groups     []groupReport          `json:"volumeGroups,omitempty"`
 	Conditions []statuspage.Condition `json:"conditions,omitempty"`
+	Lost       []lostGroup            `json:"lostVolumeGroups,omitempty"`
+}
+
+// lostGroup is a volume group that the driver knew on its node and that is not there any more.
+type lostGroup struct {
+	Name inventory.VGName `json:"name"`
+	UUID lvm.VGUUID       `json:"uuid"`
 }
 
 type groupReport struct {
@@ -68,6 +75,9 @@ func reportOf(a answer) nodeReport {
 		return nodeReport{Node: a.node, Error: a.err.Error()}
 	}
 	r := nodeReport{Node: a.node, Version: a.page.Version, Error: a.groupsUnread(), NotReady: a.page.NotReady, Conditions: a.page.Conditions}
+	if r.Error == "" {
+		r.Lost = lostGroups(a.page)
+	}
 	for _, g := range a.page.Groups {
 		group := groupReport{Group: g, Largest: map[string]inventory.Bytes{}, Wiping: wipingIn(a.page.Volumes, g.UUID)}
 		for _, class := range a.page.Classes {
@@ -82,6 +92,25 @@ func reportOf(a answer) nodeReport {
 	return r
 }
 
+// lostGroups lists the groups of lost disks, and those with conditions, that the node does not have, by name.
+func lostGroups(page statuspage.Page) []lostGroup {
+	lost := map[lostGroup]bool{}
+	for _, d := range page.LostDisks {
+		lost[lostGroup{d.Group, d.GroupUUID}] = true
+	}
+	for _, x := range page.Conditions {
+		if x.GroupUUID != "" {
+			lost[lostGroup{x.Group, x.GroupUUID}] = true
+		}
+	}
+	maps.DeleteFunc(lost, func(l lostGroup, _ bool) bool {
+		return slices.ContainsFunc(page.Groups, func(g inventory.Group) bool { return g.UUID == l.UUID })
+	})
+	return slices.SortedFunc(maps.Keys(lost), func(a, b lostGroup) int {
+		return cmp.Or(strings.Compare(string(a.Name), string(b.Name)), strings.Compare(string(a.UUID), string(b.UUID)))
+	})
+}
+
 // wipingIn sums the sizes of a group's deleted volumes by the namespace of their claims.
 func wipingIn(volumes []inventory.Volume, group lvm.VGUUID) map[string]inventory.Bytes {
 	sum := map[string]inventory.Bytes{}
@@ -94,18 +123,15 @@ func wipingIn(volumes []inventory.Volume, group lvm.VGUUID) map[string]inventory
 	return sum
 }
 
-// nodeTable has a row for each group, and one for a node without a group. It fits 80 columns with any number of classes.
+// nodeTable has a row for each group, lost ones included, and one for a node without a group. It fits 80 columns with any number of classes.
 func nodeTable(reports []nodeReport, wide bool) *terminal.Table {
 	t := &terminal.Table{Header: []string{"NODE", "VG", "SIZE", "FREE", "USED", "WIPING", "MAX VOLUME", "STATUS"}}
 	if wide {
 		t.Header = append(t.Header, "VERSION", "MAX VOLUME BY CLASS", "WIPING BY NAMESPACE", "TAGS", "PVS", "THIN POOLS", "METADATA", "VG UUID")
 	}
 	for _, r := range reports {
-		if len(r.Groups) == 0 {
-			health := terminal.Cell{Text: cmp.Or(r.Error+r.NotReady, "no volume group"), Tone: terminal.Bad}
-			row := append([]terminal.Cell{{Text: r.Node}}, slices.Repeat([]terminal.Cell{{Text: "-"}}, 6)...)
-			row = append(row, health, terminal.Cell{Text: orDash(r.Version)})
-			t.Add(append(row, slices.Repeat([]terminal.Cell{{Text: "-"}}, 7)...)[:len(t.Header)]...)
+		if len(r.Groups)+len(r.Lost) == 0 {
+			t.Add(rowWithoutGroup(r, "-", cmp.Or(r.Error+r.NotReady, "no volume group"), "-")[:len(t.Header)]...)
 		}
 		for _, g := range r.Groups {
 			row := []terminal.Cell{{Text: r.Node}, {Text: string(g.Name)}, {Text: g.Size.String()}, {Text: g.Free.String()}, terminal.LevelCell(float64(g.Size-g.Free), float64(g.Size)),
@@ -117,8 +143,24 @@ func nodeTable(reports []nodeReport, wide bool) *terminal.Table {
 			}
 			t.Add(row...)
 		}
+		for _, l := range r.Lost {
+			health := groupHealth(r, groupReport{Group: inventory.Group{Name: l.Name, UUID: l.UUID, Problem: groupLost}})
+			t.Add(rowWithoutGroup(r, string(l.Name), health.Text, string(l.UUID))[:len(t.Header)]...)
+		}
 	}
 	return t
+}
+
+// groupLost is the status of a lost group that no claim needs.
+const groupLost = "lost"
+
+// rowWithoutGroup is the row, with all columns, for what is not on the node.
+func rowWithoutGroup(r nodeReport, group, status, uuid string) []terminal.Cell {
+	row := []terminal.Cell{{Text: r.Node}, {Text: group}}
+	row = append(row, slices.Repeat([]terminal.Cell{{Text: "-"}}, 5)...)
+	row = append(row, terminal.Cell{Text: status, Tone: terminal.Bad}, terminal.Cell{Text: orDash(r.Version)})
+	row = append(row, slices.Repeat([]terminal.Cell{{Text: "-"}}, 6)...)
+	return append(row, terminal.Cell{Text: orDash(uuid)})
 }
 
 // largestWords returns the largest volume that any class can get, or "-" if the group serves no class.
@@ -162,9 +204,12 @@ func poolWords(pools []inventory.Pool) string {
 func groupHealth(r nodeReport, g groupReport) terminal.Cell {
 	found := map[string]bool{}
 	for _, f := range r.Conditions {
-		if f.Group == g.Name {
+		if f.IsOf(g.Group) {
 			found[f.Type] = true
 		}
+	}
+	if g.Problem == groupLost {
+		found[groupLost] = true
 	}
 	if g.Problem != "" && len(found) == 0 {
 		found[string(lvm.ConditionVolumeGroupUnusable)] = true

@@ -121,6 +121,43 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// TestLostGroup: a group whose disk died keeps its row, and its volumes say so, whether the disk returns errors or is gone. A new group
+// of that name is not taken for it.
+func TestLostGroup(t *testing.T) {
+	f := sound()
+	page := &f.answers[0].page
+	loseGroup(page)
+	again := f.answers[1].page.Groups[0]
+	again.UUID = "NEWNEW-0000-0000-0000-0000-0000-000009"
+	for _, unread := range [][]string{nil, {"/dev/sdb could not be read: input/output error"}} {
+		page.Unread, page.Groups = unread, nil
+		r := reportOf(f.answers[0])
+		if rows := nodeRows(t, r); len(rows) != 1 || !strings.Contains(rows[0], "vg-data") || !strings.HasSuffix(rows[0], "PhysicalVolumeMissing,VolumeDataMissing,lost") {
+			t.Errorf("unreadable %v: rows %q", unread, rows)
+		}
+		if v := volumeRowsOf(f.volumes, nil, f.answers)[0]; strings.Join(v.Health, ",") != "VolumeDataMissing" {
+			t.Errorf("unreadable %v: the volume is %+v", unread, v)
+		}
+		page.Groups = []inventory.Group{again}
+		if rows := nodeRows(t, reportOf(f.answers[0])); len(rows) != 2 || !strings.HasSuffix(rows[0], " ok") || !strings.HasSuffix(rows[1], "lost") {
+			t.Errorf("with a new group of that name, rows %q", rows)
+		}
+	}
+}
+
+// nodeRows returns the rows of one node's table, without its header.
+func nodeRows(t *testing.T, r nodeReport) (rows []string) {
+	t.Helper()
+	var text bytes.Buffer
+	if err := nodeTable([]nodeReport{r}, false).Write(&text, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text.String()) {
+		rows = append(rows, strings.TrimSpace(line))
+	}
+	return rows[1:]
+}
+
 // TestOrphansOfIncompleteComparison: a driver that may not know all orphans on its node has a row that says why.
 func TestOrphansOfIncompleteComparison(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -171,6 +171,14 @@ func (r *volumeRow) sick(word, text string) {
 // fill adds what the volume's node reports.
 func (r *volumeRow) fill(a answer) {
 	i := slices.IndexFunc(a.page.Volumes, func(v inventory.Volume) bool { return v.ID == r.Handle })
+	for _, f := range a.page.Conditions {
+		if i < 0 && f.Volume == r.Handle {
+			r.sick(f.Type, f.Text)
+		}
+	}
+	if i < 0 && len(r.Health) > 0 {
+		return
+	}
 	if gap := a.gap(); i < 0 && gap != "" {
 		r.sick(unknown, "its node does not report it, and its report is incomplete: "+gap)
 		return
@@ -192,7 +200,7 @@ func (r *volumeRow) fill(a answer) {
 		r.sick(v.State, "the volume has the state "+v.State)
 	}
 	for _, f := range a.page.Conditions {
-		if f.Volume == v.ID || f.Volume == "" && f.Group == v.Group {
+		if f.Volume == v.ID || f.Volume == "" && f.Group == v.Group && (f.GroupUUID == "" || strings.HasPrefix(v.ID, string(f.GroupUUID)+"/")) {
 			r.sick(f.Type, f.Text)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
@@ -106,6 +107,14 @@ func comparisonOf(agent *kube.Agent) func() *statuspage.Comparison {
 		return nil
 	}
 	return agent.Comparison
+}
+
+// claimedOf returns the agent's function that lists volumes of bound claims; nil without an agent.
+func claimedOf(agent *kube.Agent) func() []lvm.Volume {
+	if agent == nil {
+		return nil
+	}
+	return agent.MissingVolumes
 }
 
 // act runs this node's agent in the background until ctx ends.

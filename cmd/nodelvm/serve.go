@@ -118,8 +118,10 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Encryption: d.crypt, Log: d.log})
 	care := &maintenance{host: host, file: d.o.volumeGroups, every: d.o.prepareEvery, log: d.log}
 	record := newDiskRecord(host, d.o.stateDir, d.log)
-	health := record.describing(healthOf(host, mounts, care))
+	lost := &lostGroups{holdings: host.ManagedVolumes, disks: record.disks.In}
+	health := record.describing(healthOf(host, mounts, care, lost))
 	agent := d.newAgent(client, host, health)
+	lost.claimed = claimedOf(agent)
 	details := volumeDetails{fileSystems: mounts.FileSystems, class: classOf(agent), disks: record.disks}
 	d.status.serve(cluster, host, health, details, comparisonOf(agent))
 	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log}, orphanCollector{agent},

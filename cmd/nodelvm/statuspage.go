@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -134,7 +135,8 @@ func stillThere(c *statuspage.Comparison, now inventory.Inventory) *statuspage.C
 }
 
 func pageCondition(f lvm.Condition) statuspage.Condition {
-	told := statuspage.Condition{Type: string(f.Type), Group: f.Group, Pool: f.Pool, Text: f.Text, Severity: f.Type.Severity()}
+	told := statuspage.Condition{Type: string(f.Type), Group: f.Group, Pool: f.Pool, Text: f.Text, Severity: f.Type.Severity(),
+		GroupUUID: cmp.Or(f.VG, f.Volume.ID.VG), Claim: f.Volume.Claim}
 	if f.Volume.UUID != "" {
 		told.Volume = f.Volume.ID.String()
 	}

@@ -123,6 +123,13 @@ func (r *Registry) AddTo(inv *inventory.Inventory) {
 	}
 }
 
+// In lists the recorded disks of a volume group, the one that was seen longest ago first.
+func (r *Registry) In(group inventory.VGUUID) []inventory.LostDisk {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(r.sorted(), func(d inventory.LostDisk) bool { return d.GroupUUID != group })
+}
+
 // Describe adds to each UUID of a physical volume in a text which disk it is on.
 func (r *Registry) Describe(text string) string {
 	r.mu.Lock()
