@@ -81,7 +81,7 @@ func (s State) Clone() State {
 	for i := range groups {
 		groups[i] = groups[i].Clone()
 	}
-	return State{Groups: groups, UnreadDevices: s.UnreadDevices}
+	return State{Groups: groups, UnreadDevices: s.UnreadDevices, MissingTargets: s.MissingTargets}
 }
 
 func (g Group) Clone() Group {

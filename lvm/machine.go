@@ -32,6 +32,9 @@ type Kernel interface {
 	Load(ctx context.Context) error
 	// Ready returns an error if the kernel has no device-mapper.
 	Ready() error
+	// TargetStates returns the state of these device-mapper targets, with load after the kernel has tried to load the absent ones. It
+	// starts no process. The error says why the states are unknown.
+	TargetStates(names []string, load bool) (map[string]TargetState, error)
 	// Device finds the device-mapper device with this UUID; active is false if there is none.
 	Device(uuid string) (path string, active bool, err error)
 	// Devices lists LVM's device-mapper devices, hidden layers included.

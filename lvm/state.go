@@ -12,6 +12,9 @@ type State struct {
 	Skipped []string  // Sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of.
 	Devices []string  // Paths of all responsive devices that may carry a PV: LVM may open these when it searches for volume groups.
 	PVs     []FoundPV // The physical volumes that the labels on the devices show, by UUID, whoever reads their groups' metadata.
+
+	// MissingTargets are those of Targets that the kernel lacks and cannot load, in a State of a Host; the disks do not record it.
+	MissingTargets []string
 }
 
 // FoundPV is what the devices show of a physical volume. LVM's report has none of it.

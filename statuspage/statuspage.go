@@ -81,6 +81,7 @@ const (
 	ModuleDM       = "dm-mod"       // for all layouts
 	ModuleThinPool = "dm-thin-pool" // for thin
 	ModuleRAID     = "dm-raid"      // for the RAID layouts
+	ModuleCrypt    = "dm-crypt"     // for encrypted volumes
 )
 
 // ModuleState says whether a module is loaded or available.

@@ -25,6 +25,9 @@ func checkModules(f *facts, found func(where, what, fix string)) {
 		case has.IsRAID():
 			needs[statuspage.ModuleRAID] = "the storage class " + class.Name
 		}
+		if class.Parameters[api.ParameterEncryption] != "" {
+			needs[statuspage.ModuleCrypt] = "the storage class " + class.Name
+		}
 	}
 	for _, a := range f.answering() {
 		for _, m := range a.page.Checks.Modules {

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,11 +9,12 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
 
 // modules are the device-mapper modules that layouts need.
-var modules = []string{statuspage.ModuleDM, statuspage.ModuleThinPool, statuspage.ModuleRAID}
+var modules = []string{statuspage.ModuleDM, statuspage.ModuleThinPool, statuspage.ModuleRAID, statuspage.ModuleCrypt}
 
 // nodeChecks reads facts about the node that only a process in the driver's container can see.
 type nodeChecks struct {
@@ -49,42 +46,21 @@ func (c nodeChecks) run() (checks statuspage.Checks, unknown []string) {
 
 // moduleStates returns for each module whether the kernel has it, or /lib/modules does.
 func (c nodeChecks) moduleStates(release string) ([]statuspage.Module, error) {
-	dir := filepath.Join(c.modules, release)
-	builtin, err := moduleList(filepath.Join(dir, "modules.builtin"))
-	if err != nil {
-		return nil, err
-	}
-	there, err := moduleList(filepath.Join(dir, "modules.dep"))
+	set, err := host.ReadModules(c.sys, c.modules, release)
 	if err != nil {
 		return nil, err
 	}
 	var list []statuspage.Module
 	for _, name := range modules {
 		state := statuspage.ModuleMissing
-		if _, err := os.Stat(filepath.Join(c.sys, "module", strings.ReplaceAll(name, "-", "_"))); err == nil || builtin[name] {
+		if set.IsLoaded(name) {
 			state = statuspage.ModuleLoaded
-		} else if there[name] {
+		} else if set.IsLoadable(name) {
 			state = statuspage.ModuleAvailable
 		}
 		list = append(list, statuspage.Module{Name: name, State: state})
 	}
 	return list, nil
-}
-
-// moduleList reads the names in modules.builtin or modules.dep (modules.dep(5)): `kernel/drivers/md/dm-raid.ko.xz: ...`. For a
-// missing file it returns none: a kernel without loadable modules has no such file.
-func moduleList(path string) (map[string]bool, error) {
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	names := map[string]bool{}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		file, _, _ := strings.Cut(lines.Text(), ":")
-		name, _, _ := strings.Cut(filepath.Base(file), ".ko")
-		names[strings.ReplaceAll(name, "_", "-")] = true
-	}
-	return names, nil
 }
 
 // kubelet checks the kubelet's root directory, and its mount.

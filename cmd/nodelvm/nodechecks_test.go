@@ -43,12 +43,13 @@ func TestModuleStates(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	expect(statuspage.ModuleMissing, statuspage.ModuleMissing, statuspage.ModuleMissing)
+	expect(statuspage.ModuleMissing, statuspage.ModuleMissing, statuspage.ModuleMissing, statuspage.ModuleMissing)
 	place(t, check.modules, "6.1/modules.builtin", "kernel/drivers/md/dm-mod.ko\n")
-	place(t, check.modules, "6.1/modules.dep", "kernel/drivers/md/dm_thin_pool.ko.xz: kernel/drivers/md/dm-bufio.ko.xz\nkernel/drivers/md/dm-raid1.ko:\n")
-	expect(statuspage.ModuleLoaded, statuspage.ModuleAvailable, statuspage.ModuleMissing)
+	place(t, check.modules, "6.1/modules.dep", "kernel/drivers/md/dm_thin_pool.ko.xz: kernel/drivers/md/dm-bufio.ko.xz\nkernel/drivers/md/dm-crypt.ko:\n")
+	place(t, check.modules, "6.1/kernel/drivers/md/dm_thin_pool.ko.xz", "") // the file of dm-crypt is away
+	expect(statuspage.ModuleLoaded, statuspage.ModuleAvailable, statuspage.ModuleMissing, statuspage.ModuleMissing)
 	place(t, check.sys, "module/dm_raid/refcnt", "0\n")
-	expect(statuspage.ModuleLoaded, statuspage.ModuleAvailable, statuspage.ModuleLoaded)
+	expect(statuspage.ModuleLoaded, statuspage.ModuleAvailable, statuspage.ModuleLoaded, statuspage.ModuleMissing)
 }
 
 func TestKubeletDir(t *testing.T) {

@@ -140,6 +140,7 @@ func (h *Host) allocate(ctx context.Context, p reserve.Request, c *alloc.Allocat
 		done.Failure = late
 	}
 	if done.Failure != nil {
+		h.engine.NoteFailure(c.Volume.Class)
 		return created{}, h.afterFailedCreate(ctx, p, c, steps, done, err)
 	}
 	h.reserved.Drop(p.Spec)

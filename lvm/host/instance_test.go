@@ -54,7 +54,7 @@ func TestGroupOf(t *testing.T) {
 // TestReservationBypassesCache: a reservation, and its end, shows at once, however old the cached state is.
 func TestReservationBypassesCache(t *testing.T) {
 	g := fixture.TestGroup("vg-data", []lvm.Run{{Start: 0, Count: 100}})
-	h := NewHostOn(lvm.Config{CacheTTL: time.Hour}, lvm.Machine{Reader: &fixture.Scripted{States: []lvm.State{{Groups: []lvm.Group{g}}}}})
+	h := NewHostOn(lvm.Config{CacheTTL: time.Hour}, lvm.Machine{Kernel: fixture.Kernel{}, Reader: &fixture.Scripted{States: []lvm.State{{Groups: []lvm.Group{g}}}}})
 	spec := func(name string, extents int) lvm.Spec {
 		return lvm.Spec{Name: name, Class: lvm.Class{Group: "vg-data"}, Required: lvm.Bytes(extents) * g.ExtentSize}
 	}

@@ -20,6 +20,24 @@ func (k kernel) Load(context.Context) error { return nil }
 
 func (k kernel) Ready() error { return nil }
 
+// TargetStates reads Node.LackTargets.
+func (k kernel) TargetStates(names []string, _ bool) (map[string]lvm.TargetState, error) {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	states := map[string]lvm.TargetState{}
+	for _, name := range names {
+		states[name] = k.node.lacks[name]
+	}
+	return states, nil
+}
+
+// LackTargets sets which device-mapper targets the kernel lacks. LVM can load none of them.
+func (n *Node) LackTargets(states map[string]lvm.TargetState) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lacks = maps.Clone(states)
+}
+
 func (k kernel) Device(uuid string) (string, bool, error) {
 	devices, err := k.Devices()
 	for _, d := range devices {

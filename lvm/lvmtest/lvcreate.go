@@ -2,6 +2,7 @@ package lvmtest
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -20,6 +21,9 @@ func (n *Node) lvcreate(l line) *failure {
 	w := wanted{name: l.values["-n"], tags: l.add}
 	if !nameWord.MatchString(w.name) {
 		return &failure{exitArguments, "lvcreate: wrong name"}
+	}
+	if n.lacks[targetOf(l.values["--type"])] != lvm.TargetPresent {
+		return failed("%s: Required device-mapper target(s) not detected in your kernel.", l.values["--type"])
 	}
 	if l.has("-s") {
 		return n.snapshot(l, w)
@@ -284,4 +288,15 @@ func extend(lv *lvm.LV, segments ...lvm.Segment) {
 		s.Start = last.Start + last.Extents
 		lv.Segments = append(lv.Segments, s)
 	}
+}
+
+// targetOf returns the target that a segment type needs, of those that a kernel may lack; "": none.
+func targetOf(kind string) string {
+	switch {
+	case strings.HasPrefix(kind, "raid"):
+		return lvm.TargetRAID
+	case strings.HasPrefix(kind, "thin"):
+		return lvm.TargetThinPool
+	}
+	return ""
 }

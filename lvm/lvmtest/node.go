@@ -42,7 +42,8 @@ type Node struct {
 	numbers         map[string]int  // by the UUID of a thin volume: its number in the pool
 	spares          map[string]bool // by the UUID of a volume: an unfinished spare for pool metadata.
 	names           map[string]bool // in /dev/mapper, created by an admin's lvm
-	held            chan struct{}   // closed when wipes may continue; nil if none is held
+	lacks           map[string]lvm.TargetState
+	held            chan struct{} // closed when wipes may continue; nil if none is held
 }
 
 // NewNode returns a node with these groups.

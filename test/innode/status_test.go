@@ -14,6 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/statuspage"
 )
@@ -190,10 +194,28 @@ func TestStatusNodeSetup(t *testing.T) {
 		if err := os.MkdirAll(empty, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		during(t, []string{"mount", "--bind", empty, "/lib/modules"}, []string{"umount", "/lib/modules"})
-		if module("dm-raid") != statuspage.ModuleMissing || module("dm-mod") != statuspage.ModuleLoaded {
-			t.Errorf("modules: %+v", ask(t, nil).Checks.Modules)
+		c := connect(t)
+		hasCapacity := func() bool {
+			reply, err := c.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: sanityClasses["raid1"]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return reply.GetAvailableCapacity() > 0
 		}
+		eventually(t, 30*time.Second, "capacity for RAID, whose module LVM can load", hasCapacity)
+		t.Run("and without its file", func(t *testing.T) {
+			during(t, []string{"mount", "--bind", empty, "/lib/modules"}, []string{"umount", "/lib/modules"})
+			if module("dm-raid") != statuspage.ModuleMissing || module("dm-mod") != statuspage.ModuleLoaded {
+				t.Errorf("modules: %+v", ask(t, nil).Checks.Modules)
+			}
+			eventually(t, 30*time.Second, "no capacity for RAID", func() bool { return !hasCapacity() })
+			request := createRequest("no-raid", 64*mebibyte)
+			request.Parameters = sanityClasses["raid1"]
+			if _, err := c.CreateVolume(t.Context(), request); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "no module dm-raid") {
+				t.Errorf("a RAID volume: %v", err)
+			}
+		})
+		eventually(t, 30*time.Second, "capacity for RAID again", hasCapacity)
 	})
 	const kubelet = "/var/lib/kubelet"
 	if err := os.MkdirAll(filepath.Join(kubelet, "pods"), 0o750); err != nil {

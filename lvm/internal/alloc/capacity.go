@@ -142,6 +142,9 @@ func CheckAllocatable(s lvm.State, g lvm.Group, class lvm.Class) error {
 	if err := lvm.CheckWritable(s, g); err != nil {
 		return err
 	}
+	if err := lvm.CheckTargets(s, class); err != nil {
+		return err
+	}
 	switch {
 	case lvm.GroupNameTooLong(g.Name):
 		return lvm.Errorf(lvm.KindInsufficientCapacity, "the name of volume group %s is too long: with a volume's name it would exceed the %d bytes that device-mapper allows; at most %d (hyphens count twice)", g.Name, lvm.DmNameMax, lvm.GroupNameMaxDM)

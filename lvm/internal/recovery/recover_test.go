@@ -16,7 +16,7 @@ import (
 
 // plugged is a machine whose group appears when its disk is plugged in, with the snapshot that an interrupted command left.
 type plugged struct {
-	lvm.Kernel
+	fixture.Kernel
 	mu    sync.Mutex
 	state lvm.State
 	ran   []string
