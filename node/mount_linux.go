@@ -40,7 +40,7 @@ func (m machine) CreateMountPoint(path string, file bool) (made []string, err er
 		if err := os.Mkdir(dir, 0o750); errors.Is(err, os.ErrExist) { // another process created it meanwhile
 			continue
 		} else if err != nil {
-			return made, err
+			return made, describeLink(dir, err)
 		}
 		made = append(made, dir)
 	}
@@ -52,6 +52,15 @@ func (m machine) CreateMountPoint(path string, file bool) (made []string, err er
 		return made, err
 	}
 	return append(made, path), f.Close()
+}
+
+// describeLink explains why a directory could not be created if its parent is a symbolic link to what this container lacks.
+func describeLink(dir string, err error) error {
+	parent := filepath.Dir(dir)
+	if target, noLink := os.Readlink(parent); noLink == nil && errors.Is(err, os.ErrNotExist) {
+		return lvm.Errorf(lvm.KindConflict, "cannot create %s: %s is a symbolic link to %s, which the driver's container does not have; replace the link on the node by a directory, and mount --bind %s on it", dir, parent, target, target)
+	}
+	return err
 }
 
 // removeAll removes the created paths, the last first.

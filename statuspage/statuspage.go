@@ -99,6 +99,14 @@ type KubeletDir struct {
 	Mount       string      `json:"mount"` // the mount that contains it
 	Propagation Propagation `json:"propagation"`
 	Used        bool        `json:"used"` // it has the kubelet's directory pods
+
+	PodsLink string `json:"podsLink,omitempty"` // where the directory pods leads, if it is a symbolic link out of the driver's mounts
+}
+
+// DescribePodsLink says what is wrong with a KubeletDir with a PodsLink, and what to do.
+func DescribePodsLink(path, link string) string {
+	return path + "/pods is a symbolic link to " + link + ", and what the driver mounts there does not reach the pods: " +
+		"on the node, replace the link by a directory and mount --bind " + link + " on it, or move the whole root directory of the kubelet (--root-dir) and set kubeletDir"
 }
 
 // Propagation is the mount propagation from and to the driver's container.

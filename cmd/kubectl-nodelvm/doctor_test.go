@@ -164,6 +164,9 @@ var faults = []fault{
 		page.Classes[0].Offers, page.Groups[0].Name, page.Volumes[0].Group = nil, "vg-renamed", "vg-renamed"
 		page.Classes[1].Offers[0].Group = "vg-renamed"
 	}, "capacity", "node-2", "a maximum volume size of 80 GiB for the storage class local (object csisc-node-2local), but the node has 0 B"},
+	{"pods directory of the kubelet is a link", func(f *facts) {
+		f.answers[1].page.Checks.Kubelet.Used, f.answers[1].page.Checks.Kubelet.PodsLink = false, "/data/pods"
+	}, "mount propagation", "node-2", "/var/lib/kubelet/pods is a symbolic link to /data/pods"},
 	{"degraded volume", func(f *facts) {
 		f.answers[0].page.Conditions = []statuspage.Condition{{Type: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
 	}, "conditions", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "VolumeDegraded: 1 of its 2 legs have failed"},

@@ -99,20 +99,15 @@ type pages struct {
 	guard    func(http.Handler) http.Handler // admits only permitted readers
 }
 
-// newHTTPHandler serves /healthz (the process runs; never uses LVM, because a restart cannot repair a disk) and /readyz (LVM
-// works) to all clients, and, with the guard, /metrics, /metrics/SIDECAR and the status page.
+// newHTTPHandler serves /healthz (the process runs; never uses LVM, because a restart cannot repair a disk), /readyz (LVM works, and the
+// kubelet has registered the driver) and /readyz/SIDECAR (the sidecar answers) to all clients, and, with the guard, /metrics,
+// /metrics/SIDECAR and the status page.
 func newHTTPHandler(ready func(context.Context) error, p pages) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // a prober that has gone needs no answer
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, req *http.Request) {
-		if err := ready(req.Context()); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = io.WriteString(w, "ok\n") // a prober that has gone needs no answer
-	})
+	mux.Handle("GET "+readyPath, readyHandler(ready))
 	mux.Handle("GET "+metricsPath, p.guard(promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{
 		// Reading LVM's state may wait for an unresponsive disk; scrapes must not accumulate.
 		Timeout:             readyTimeout,
@@ -120,6 +115,7 @@ func newHTTPHandler(ready func(context.Context) error, p pages) http.Handler {
 	})))
 	for name, address := range p.sidecars {
 		mux.Handle("GET "+metricsPath+"/"+name, p.guard(sidecarMetrics(address)))
+		mux.Handle("GET "+readyPath+"/"+name, readyHandler(sidecarAnswers(name, address)))
 	}
 	if p.status != nil {
 		mux.Handle("GET "+statuspage.Path, p.guard(p.status))
@@ -127,8 +123,39 @@ func newHTTPHandler(ready func(context.Context) error, p pages) http.Handler {
 	return mux
 }
 
-// metricsPath is the path that Prometheus scrapes.
-const metricsPath = "/metrics"
+// metricsPath is the path that Prometheus scrapes, readyPath the one that the kubelet probes.
+const (
+	metricsPath = "/metrics"
+	readyPath   = "/readyz"
+)
+
+func readyHandler(ready func(context.Context) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if err := ready(req.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n") // a prober that has gone needs no answer
+	})
+}
+
+// sidecarAnswers returns a check that a container of the same pod serves HTTP at its loopback address. csi-provisioner does so once it
+// has reached the driver, and not before it ends because of its arguments: without this check a container that crashes is Ready in
+// between, and an update reaches the next node.
+func sidecarAnswers(name, address string) func(context.Context) error {
+	client := &http.Client{Timeout: readyTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodHead, "http://"+address+"/", nil)
+		if err != nil {
+			return err
+		}
+		reply, err := client.Do(req)
+		if err != nil {
+			return fmt.Errorf("%s does not answer: %w", name, err)
+		}
+		return reply.Body.Close()
+	}
+}
 
 // These limits keep the costs of a client without a valid token low: few bytes, and no long connection.
 const (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -36,6 +37,37 @@ func TestHealth(t *testing.T) {
 	expect("/healthz", http.StatusOK, "ok")
 	ready.set(nil, "the driver stops")
 	expect("/readyz", http.StatusServiceUnavailable, "the driver stops")
+}
+
+// TestSidecarIsReadyOnceItAnswers: a container that ends before it serves HTTP is never ready.
+func TestSidecarIsReadyOnceItAnswers(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil { // as while it crashes
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(newHTTPHandler(newReadiness("the driver starts").Ready,
+		pages{metrics: prometheus.NewRegistry(), guard: newAccess().guard, sidecars: map[string]string{"csi-provisioner": address}}))
+	defer server.Close()
+	if code, body := get(t, server.URL+"/readyz/csi-provisioner"); code != http.StatusServiceUnavailable || !strings.Contains(body, "csi-provisioner does not answer") {
+		t.Errorf("without the sidecar: %d %q", code, body)
+	}
+	if listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	sidecar := httptest.NewUnstartedServer(http.NotFoundHandler())
+	sidecar.Listener = listener
+	sidecar.Start()
+	defer sidecar.Close()
+	if code, body := get(t, server.URL+"/readyz/csi-provisioner"); code != http.StatusOK {
+		t.Errorf("with the sidecar: %d %q", code, body)
+	}
+	if code, _ := get(t, server.URL+"/readyz/other"); code != http.StatusNotFound {
+		t.Errorf("a container that is not there: %d", code)
+	}
 }
 
 // An unresponsive disk: the check never returns and ignores its context. Each caller gets an answer in time, liveness is

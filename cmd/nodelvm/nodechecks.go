@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -66,17 +67,29 @@ func (c nodeChecks) moduleStates(release string) ([]statuspage.Module, error) {
 // kubelet checks the kubelet's root directory, and its mount.
 func (c nodeChecks) kubelet() (statuspage.KubeletDir, error) {
 	found := statuspage.KubeletDir{Path: c.kubeletDir, Propagation: statuspage.PropagationUnknown}
-	if info, err := os.Stat(filepath.Join(c.kubeletDir, "pods")); err == nil {
+	pods := filepath.Join(c.kubeletDir, "pods")
+	if info, err := os.Stat(pods); err == nil {
 		found.Used = info.IsDir()
 	}
-	file, err := os.Open(c.mountinfo)
+	over, err := c.mountOver(c.kubeletDir)
 	if err != nil {
 		return found, err
 	}
-	defer func() { _ = file.Close() }()
-	mounts, err := mountinfo.GetMountsFromReader(file, mountinfo.ParentsFilter(c.kubeletDir))
+	found.Mount, found.Propagation = over.Mountpoint, propagation(over.Optional)
+	found.PodsLink = c.badLink(pods)
+	return found, nil
+}
+
+// mountOver returns the mount that a path is in.
+func (c nodeChecks) mountOver(path string) (*mountinfo.Info, error) {
+	file, err := os.Open(c.mountinfo)
 	if err != nil {
-		return found, err
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	mounts, err := mountinfo.GetMountsFromReader(file, mountinfo.ParentsFilter(path))
+	if err != nil {
+		return nil, err
 	}
 	var over *mountinfo.Info // the innermost, and the last of those, which is on top
 	for _, m := range mounts {
@@ -85,10 +98,41 @@ func (c nodeChecks) kubelet() (statuspage.KubeletDir, error) {
 		}
 	}
 	if over == nil {
-		return found, fmt.Errorf("%s has no mount for %s", c.mountinfo, c.kubeletDir)
+		return nil, fmt.Errorf("%s has no mount for %s", c.mountinfo, path)
 	}
-	found.Mount, found.Propagation = over.Mountpoint, propagation(over.Optional)
-	return found, nil
+	return over, nil
+}
+
+// badLink returns where a symbolic link leads if what this process mounts there does not reach the host; "" if it is none, or good.
+func (c nodeChecks) badLink(path string) string {
+	target, err := os.Readlink(path)
+	if err != nil {
+		return ""
+	}
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return target // the container does not have it
+	}
+	if over, err := c.mountOver(resolved); err != nil || propagation(over.Optional) == statuspage.PropagationShared {
+		return ""
+	}
+	return target
+}
+
+// mountable returns why no pod with a volume can start on this node; nil: the kubelet has registered the driver, or another program
+// does that, and the driver's mounts reach the pods' directory.
+func (c nodeChecks) mountable() error {
+	switch r := c.registered(); r.State {
+	case statuspage.RegistrationWaiting:
+		return fmt.Errorf("the kubelet has not registered the driver yet: its root directory (--root-dir) must be %s", c.kubeletDir)
+	case statuspage.RegistrationRefused:
+		return fmt.Errorf("the kubelet refused the registration of the driver: %s", r.Error)
+	case statuspage.RegistrationDone, statuspage.RegistrationElsewhere:
+	}
+	if target := c.badLink(filepath.Join(c.kubeletDir, "pods")); target != "" {
+		return errors.New(statuspage.DescribePodsLink(c.kubeletDir, target))
+	}
+	return nil
 }
 
 // propagation parses the optional fields of a mount: `shared:N`, `master:N`.

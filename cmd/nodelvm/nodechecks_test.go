@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/statuspage"
@@ -75,6 +76,30 @@ func TestKubeletDir(t *testing.T) {
 		got, err := check.kubelet()
 		if err != nil || got.Propagation != test.want || got.Mount != test.mount || got.Used {
 			t.Errorf("%s: %+v, %v", test.name, got, err)
+		}
+	}
+	registered := func() statuspage.Registration {
+		return statuspage.Registration{State: statuspage.RegistrationElsewhere}
+	}
+	elsewhere, pods := t.TempDir(), filepath.Join(kubelet, "pods")
+	for _, test := range []struct{ name, target, mounts, want string }{
+		{"to a directory that only the host has", "/no/such/pods", root + mounted(" shared:7"), "/no/such/pods"},
+		{"to a directory in the container", elsewhere, root + mounted(" shared:7"), elsewhere},
+		{"to a directory that is shared with the host", elsewhere, root + mounted(" shared:7") + "3 2 8:1 /pods " + elsewhere + " rw shared:8 - ext4 /dev/sda1 rw\n", ""},
+	} {
+		place(t, kubelet, "mountinfo", test.mounts)
+		if err := os.Symlink(test.target, pods); err != nil {
+			t.Fatal(err)
+		}
+		check := nodeChecks{mountinfo: filepath.Join(kubelet, "mountinfo"), kubeletDir: kubelet, registered: registered}
+		if got, err := check.kubelet(); err != nil || got.PodsLink != test.want {
+			t.Errorf("pods is a link %s: %+v, %v", test.name, got, err)
+		}
+		if err := check.mountable(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), "pods is a symbolic link to "+test.want) {
+			t.Errorf("pods is a link %s: the driver says %v", test.name, err)
+		}
+		if err := os.Remove(pods); err != nil {
+			t.Fatal(err)
 		}
 	}
 	place(t, kubelet, "pods/x/volumes", "")

@@ -102,7 +102,16 @@ func (d *driver) serve(ctx context.Context) error {
 
 // handler returns the handler of the driver's pages.
 func (d *driver) handler() http.Handler {
-	return newHTTPHandler(d.ready.Ready, pages{metrics: d.registry, status: d.status, sidecars: d.o.sidecarMetrics, guard: d.access.guard})
+	return newHTTPHandler(d.serving, pages{metrics: d.registry, status: d.status, sidecars: d.o.sidecarMetrics, guard: d.access.guard})
+}
+
+// serving returns nil if pods with volumes can start on this node, or the reason why they cannot. CSI's Probe does not ask for the
+// registration: csi-provisioner does not need it.
+func (d *driver) serving(ctx context.Context) error {
+	if err := d.ready.Ready(ctx); err != nil {
+		return err
+	}
+	return d.status.mountable()
 }
 
 // serveVolumes starts LVM, the CSI services and the registration, in this order, and stops them in reverse order when ctx ends.

@@ -97,6 +97,9 @@ func createRequest(name string) *csi.CreateVolumeRequest {
 // One life of the driver: the kubelet finds it, volumes are made and measured, and it goes without a trace.
 func TestServe(t *testing.T) {
 	r := run(t, newNode())
+	if err := r.serving(t.Context()); err == nil || !strings.Contains(err.Error(), "has not registered the driver") {
+		t.Errorf("before the kubelet has registered it, the driver serves pods: %v", err)
+	}
 	kubelet := registration.NewRegistrationClient(dial(t, registrySocket(r.o.kubeletDir)))
 	info, err := kubelet.GetInfo(t.Context(), &registration.InfoRequest{})
 	if err != nil {
@@ -107,6 +110,15 @@ func TestServe(t *testing.T) {
 	}
 	if _, err := kubelet.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{Error: "no such socket"}); err != nil {
 		t.Error(err)
+	}
+	if err := r.serving(t.Context()); err == nil || !strings.Contains(err.Error(), "no such socket") {
+		t.Errorf("refused by the kubelet, the driver serves pods: %v", err)
+	}
+	if _, err := kubelet.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{PluginRegistered: true}); err != nil {
+		t.Error(err)
+	}
+	if err := r.serving(t.Context()); err != nil {
+		t.Errorf("registered, the driver does not serve pods: %v", err)
 	}
 
 	conn := dial(t, r.socket(t))

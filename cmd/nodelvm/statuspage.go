@@ -29,10 +29,11 @@ type statusHost interface {
 
 // statusPage serves statuspage.Page from the start of the process: its readers want to know why a node does not work.
 type statusPage struct {
-	node   string
-	ready  func(context.Context) error
-	checks func() (statuspage.Checks, []string)
-	slots  chan struct{} // has a value for each reader
+	node      string
+	ready     func(context.Context) error
+	checks    func() (statuspage.Checks, []string)
+	mountable func() error  // why the kubelet cannot use the driver; nil: it can
+	slots     chan struct{} // has a value for each reader
 
 	mu      sync.Mutex
 	cluster string
@@ -44,7 +45,7 @@ type statusPage struct {
 
 func newStatusPage(o *options, ready func(context.Context) error, registered func() statuspage.Registration) *statusPage {
 	look := nodeChecks{sys: "/sys", modules: "/lib/modules", mountinfo: "/proc/self/mountinfo", kubeletDir: o.kubeletDir, registered: registered}
-	return &statusPage{node: o.nodeName, ready: ready, checks: look.run, slots: make(chan struct{}, statusAtOnce)}
+	return &statusPage{node: o.nodeName, ready: ready, checks: look.run, mountable: look.mountable, slots: make(chan struct{}, statusAtOnce)}
 }
 
 // serve sets the host that the page describes.
