@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // TestBrokenUpdateStops: every container says itself whether it works, and the next node waits until it has said so for a while. The
@@ -31,6 +33,24 @@ func TestBrokenUpdateStops(t *testing.T) {
 			t.Errorf("container %s is probed at %+v, and the driver knows %s", c.Name, probe.HTTPGet, known)
 		}
 	}
+}
+
+// TestUninstallKeepsCSIDriver: without this object Kubernetes would wait for an attachment of each volume in use.
+func TestUninstallKeepsCSIDriver(t *testing.T) {
+	for _, doc := range renderAll(t) {
+		if doc.kind.Kind != "CSIDriver" {
+			continue
+		}
+		var d storage.CSIDriver
+		if err := yaml.UnmarshalStrict([]byte(doc.text), &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Annotations["helm.sh/resource-policy"] != "keep" || d.Spec.AttachRequired == nil || *d.Spec.AttachRequired {
+			t.Errorf("the CSIDriver is %+v", d)
+		}
+		return
+	}
+	t.Error("no CSIDriver is rendered")
 }
 
 // TestKernelModulesDir: the modules come from the directory of the value; without one, no container mounts any.
