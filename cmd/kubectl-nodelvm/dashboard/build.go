@@ -71,7 +71,13 @@ func buildNode(name string, a answer, objects *index) Node {
 }
 
 func (b *builder) addProblems() {
-	problems := slices.Concat(b.page.Unknown, b.page.Unread, b.page.Damaged, b.page.OnVolumes)
+	var lost []string // no group is drawn for them
+	for _, c := range b.page.Conditions {
+		if c.Volume == "" && c.GroupUUID != "" && !slices.ContainsFunc(b.page.Groups, func(g inventory.Group) bool { return g.UUID == c.GroupUUID }) {
+			lost = append(lost, c.Text)
+		}
+	}
+	problems := slices.Concat(lost, b.page.Unknown, b.page.Unread, b.page.Damaged, b.page.OnVolumes)
 	if b.page.NotReady != "" {
 		problems = append([]string{"the driver is not ready: " + b.page.NotReady}, problems...)
 	}

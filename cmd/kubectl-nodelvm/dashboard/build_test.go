@@ -141,6 +141,18 @@ func deleting(page statuspage.Page) (n int) {
 	return n
 }
 
+// TestDashboardLostGroup: a group that is not on its node any more is a problem of the node, even if a new group has its name.
+func TestDashboardLostGroup(t *testing.T) {
+	page := statuspage.Page{Node: "n"}
+	page.Groups = []inventory.Group{{Name: "vg-data", UUID: "here"}}
+	page.Conditions = []statuspage.Condition{{Type: "PhysicalVolumeMissing", Group: "vg-data", GroupUUID: "gone", Text: "volume group vg-data is not on this node"},
+		{Type: "VolumeDataMissing", Group: "vg-data", GroupUUID: "gone", Volume: "gone/pvc-1", Text: "its volume group is not on its node"}}
+	node := dashboard.BuildNode("n", page, nil, dashboard.Objects{})
+	if len(node.Problems) != 1 || node.Problems[0] != page.Conditions[0].Text || node.Health != dashboard.HealthError {
+		t.Errorf("the node is %s, with the problems %q", node.Health, node.Problems)
+	}
+}
+
 // TestDashboardFileSystems: the use of a mounted file system is between 0 and 100 percent for any numbers that the node reports.
 func TestDashboardFileSystems(t *testing.T) {
 	source := simulated.New(1, 1)
