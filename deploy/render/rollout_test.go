@@ -80,3 +80,19 @@ func TestKernelModulesDir(t *testing.T) {
 		}
 	}
 }
+
+// TestValuesOfOlderChart: "helm upgrade --reuse-values" lacks the values that a new chart adds. The modules are mounted, and an update
+// stops at a broken node, as with the defaults.
+func TestValuesOfOlderChart(t *testing.T) {
+	text, err := render(filepath.Join(deployDir, chartDir), map[string]any{"kernelModulesDir": nil, "minReadySeconds": nil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := render(filepath.Join(deployDir, chartDir), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set := daemonSet(t, split(t, text)); set.Spec.MinReadySeconds != 10 || text != plain {
+		t.Errorf("without the new values, the chart renders\n%s", text)
+	}
+}
