@@ -144,14 +144,15 @@ func nodeTable(reports []nodeReport, wide bool) *terminal.Table {
 			t.Add(row...)
 		}
 		for _, l := range r.Lost {
-			health := groupHealth(r, groupReport{Group: inventory.Group{Name: l.Name, UUID: l.UUID, Problem: groupLost}})
-			t.Add(rowWithoutGroup(r, string(l.Name), health.Text, string(l.UUID))[:len(t.Header)]...)
+			found := conditionsOf(r, inventory.Group{Name: l.Name, UUID: l.UUID})
+			found[groupLost] = true
+			t.Add(rowWithoutGroup(r, string(l.Name), words(found), string(l.UUID))[:len(t.Header)]...)
 		}
 	}
 	return t
 }
 
-// groupLost is the status of a lost group that no claim needs.
+// groupLost is in the status of a group that the node does not have any more.
 const groupLost = "lost"
 
 // rowWithoutGroup is the row, with all columns, for what is not on the node.
@@ -202,15 +203,7 @@ func poolWords(pools []inventory.Pool) string {
 
 // groupHealth lists the conditions of a group and of its volumes; doctor explains them.
 func groupHealth(r nodeReport, g groupReport) terminal.Cell {
-	found := map[string]bool{}
-	for _, f := range r.Conditions {
-		if f.IsOf(g.Group) {
-			found[f.Type] = true
-		}
-	}
-	if g.Problem == groupLost {
-		found[groupLost] = true
-	}
+	found := conditionsOf(r, g.Group)
 	if g.Problem != "" && len(found) == 0 {
 		found[string(lvm.ConditionVolumeGroupUnusable)] = true
 	}
@@ -220,8 +213,21 @@ func groupHealth(r nodeReport, g groupReport) terminal.Cell {
 	if len(found) == 0 {
 		return terminal.Cell{Text: "ok", Tone: terminal.Good}
 	}
-	return terminal.Cell{Text: strings.Join(slices.Sorted(maps.Keys(found)), ","), Tone: terminal.Bad}
+	return terminal.Cell{Text: words(found), Tone: terminal.Bad}
 }
+
+// conditionsOf returns what is wrong with a group and its volumes.
+func conditionsOf(r nodeReport, g inventory.Group) map[string]bool {
+	found := map[string]bool{}
+	for _, f := range r.Conditions {
+		if f.IsOf(g) {
+			found[f.Type] = true
+		}
+	}
+	return found
+}
+
+func words(found map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(found)), ",") }
 
 func orDash(text string) string {
 	if text == "" {
