@@ -99,8 +99,8 @@ type pages struct {
 	guard    func(http.Handler) http.Handler // admits only permitted readers
 }
 
-// newHTTPHandler serves /healthz (the process runs; never uses LVM, because a restart cannot repair a disk), /readyz (LVM works, and the
-// kubelet has registered the driver) and /readyz/SIDECAR (the sidecar answers) to all clients, and, with the guard, /metrics,
+// newHTTPHandler serves to all clients /healthz (the process runs; never uses LVM, because a restart cannot repair a disk), /readyz (LVM
+// works, and the kubelet has registered the driver) and /readyz/SIDECAR (the sidecar answers). It serves, with the guard, /metrics,
 // /metrics/SIDECAR and the status page.
 func newHTTPHandler(ready func(context.Context) error, p pages) http.Handler {
 	mux := http.NewServeMux()

@@ -20,7 +20,7 @@ func (e *Engine) ReadState(ctx context.Context) (lvm.State, error) {
 }
 
 // WithKnowledge adds to a state what the disks do not hold: the volumes that requests got before their ready tag, the blocked
-// groups, the overcommitted pools, the free extents that are known to be zero, and the targets that the kernel lacks.
+// groups and the overcommitted pools. It also adds the free extents that are known to be zero, and the targets that the kernel lacks.
 func (e *Engine) WithKnowledge(s lvm.State) lvm.State {
 	s = e.Untagged.withReady(s)
 	s.MissingTargets = e.missingTargets()

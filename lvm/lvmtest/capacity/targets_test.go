@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,7 +31,10 @@ func TestCapacityWithoutTarget(t *testing.T) {
 		d := b.Start(t)
 		for needed, classes := range classesThatNeed(b) {
 			for _, class := range classes {
-				serves := needed != target && !(target == lvm.TargetCrypt && class.Encryption != "") && !(target == lvm.TargetThinPool && class.Layout == lvm.LayoutThin)
+				serves := !slices.Contains(class.Targets(), target)
+				if needed == target && serves {
+					t.Errorf("%+v needs %v, not %s", class, class.Targets(), target)
+				}
 				if c := d.MustCapacity(t, class); (c.Largest > 0) != serves || (c.Available > 0) != serves {
 					t.Errorf("without %s, the capacity for %+v is %+v", target, class, c)
 				}
