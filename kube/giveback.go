@@ -50,7 +50,7 @@ func (a *Agent) nodeOfVolume(ctx context.Context, key string) (string, error) {
 	}
 	node := pending.NodeOf(pv)
 	if kubeclient.Chain(pv, claim, node) != nil {
-		return "", nil
+		return "", nil //nolint:nilerr // the claim is not bound to this volume
 	}
 	return node, nil
 }

@@ -94,6 +94,8 @@ func TestNoGroupLearnsFromClaims(t *testing.T) {
 	}
 	cancel()
 	parts.Wait()
+	mu.Lock() // a handler may still run
+	defer mu.Unlock()
 	if got, want := slices.Sorted(maps.Keys(watched)), []string{"csistoragecapacities", "nodes", "persistentvolumes", "storageclasses"}; !slices.Equal(got, want) {
 		t.Errorf("the Publisher watches %q, want %q", got, want)
 	}
