@@ -23,16 +23,21 @@ func Explain(f Facts) Answer {
 		a.Causes = append(a.Causes, *bound)
 		return a
 	}
-	refusal := refusedByAll(f.Nodes)
-	a.Causes = append(a.Causes, slices.Concat(classCauses(f, refusal), podCauses(f), sourceCauses(f))...)
+	refused, last := refusedByAll(f.Nodes), refusalOf(f)
 	for _, n := range f.Nodes {
-		a.Nodes = append(a.Nodes, explainNode(f, n, refusal != ""))
+		a.Nodes = append(a.Nodes, explainNode(f, n, refused != ""))
 	}
 	slices.SortFunc(a.Nodes, func(x, y NodeAnswer) int {
 		return cmp.Or(cmp.Compare(len(x.Obstacles), len(y.Obstacles)), strings.Compare(x.Node, y.Node))
 	})
-	if len(a.Causes) == 0 {
-		a.Causes = append(a.Causes, nodesCause(f, a.Nodes))
+	class, objects := classCauses(f, refused), slices.Concat(podCauses(f), sourceCauses(f))
+	a.Causes = append(a.Causes, class...)
+	if last != nil && (refused == "" || !strings.Contains(last.text, refused)) {
+		a.Causes = append(a.Causes, last.cause(f))
+	}
+	a.Causes = append(a.Causes, slices.Concat(warningCauses(f), objects)...)
+	if len(class)+len(objects) == 0 {
+		a.Causes = append(a.Causes, nodesCause(f, a.Nodes, last)...)
 	}
 	return a
 }
@@ -56,7 +61,7 @@ func classOf(claim corev1.PersistentVolumeClaim) string {
 func refusedByAll(nodes []Node) (refusal string) {
 	for _, n := range nodes {
 		switch {
-		case n.Silent != "":
+		case n.Silent != "", n.Unknown != "":
 		case n.Refused == "":
 			return ""
 		default:
@@ -79,6 +84,8 @@ func classCauses(f Facts, refusal string) []Cause {
 	case f.Class.VolumeBindingMode == nil || *f.Class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer:
 		return []Cause{{fmt.Sprintf("StorageClass %q binds immediately, before the scheduler has chosen a node", name),
 			"create the class again with volumeBindingMode: WaitForFirstConsumer"}}
+	case len(f.ClassFaults) > 0:
+		return f.ClassFaults
 	case refusal != "":
 		return []Cause{{refusal, fmt.Sprintf("delete StorageClass %s and create it again with correct parameters: they cannot be changed; its claims can stay", name)}}
 	}
@@ -86,6 +93,9 @@ func classCauses(f Facts, refusal string) []Cause {
 }
 
 func podCauses(f Facts) []Cause {
+	if f.Claim.DeletionTimestamp != nil {
+		return []Cause{{"the claim is being deleted", "delete the pods that use it, and create it again if it is needed"}}
+	}
 	if len(f.Pods) == 0 {
 		return []Cause{{"no pod uses the claim: the scheduler chooses the node with the first pod", "create a pod that uses it"}}
 	}
@@ -95,9 +105,7 @@ func podCauses(f Facts) []Cause {
 			causes = append(causes, Cause{fmt.Sprintf("pod %s names its node %s in spec.nodeName, so the scheduler never sees it and chooses no node for the claim", pod.Name, pod.Spec.NodeName),
 				"use a nodeSelector with kubernetes.io/hostname instead of nodeName"})
 		}
-		for _, gate := range pod.Spec.SchedulingGates {
-			causes = append(causes, Cause{fmt.Sprintf("pod %s has the scheduling gate %s", pod.Name, gate.Name), "wait for the controller that removes it"})
-		}
+		causes = append(causes, gateCauses(&pod)...)
 	}
 	return causes
 }
@@ -114,46 +122,73 @@ func sourceCauses(f Facts) []Cause {
 	return nil
 }
 
-// nodesCause sums up the nodes.
-func nodesCause(f Facts, nodes []NodeAnswer) Cause {
+// nodesCause sums up the nodes; last is the last refusal, or nil.
+func nodesCause(f Facts, nodes []NodeAnswer, last *refusal) []Cause {
 	selected := f.Claim.Annotations[api.AnnotationSelectedNode]
 	i := slices.IndexFunc(nodes, func(n NodeAnswer) bool { return n.Node == selected })
 	switch {
 	case len(nodes) == 0:
-		return Cause{"nodelvm's driver runs on no node", "kubectl nodelvm doctor"}
+		return []Cause{{"nodelvm's driver runs on no node", "kubectl nodelvm doctor"}}
+	case selected != "" && i < 0:
+		return []Cause{{fmt.Sprintf("node %s is selected for the volume, and there is no such node: no driver creates the volume", selected),
+			fmt.Sprintf("kubectl -n %s annotate pvc %s %s-", f.Claim.Namespace, f.Claim.Name, api.AnnotationSelectedNode)}}
 	case i >= 0 && len(nodes[i].Obstacles) == 0:
-		return Cause{fmt.Sprintf("the scheduler has chosen %s, and the driver there creates the volume", selected),
-			fmt.Sprintf("if that lasts: kubectl -n %s describe pvc %s", f.Claim.Namespace, f.Claim.Name)}
+		return selectedCause(f, selected, last)
+	case i >= 0 && (len(nodes[0].Obstacles) == 0 || nodes[i].Unknown || nodeNamed(f, selected).Provisioner != ""):
+		return []Cause{{fmt.Sprintf("node %s is selected for the volume: %s", selected, strings.Join(nodes[i].Obstacles, "; ")), strings.Join(nodes[i].fixes, "; ")}}
 	case len(nodes[0].Obstacles) == 0:
-		return Cause{fmt.Sprintf("%s has capacity for the volume: something else keeps the pod from it, such as CPU, memory or rules between pods", nodes[0].Node),
-			fmt.Sprintf("kubectl -n %s describe pod %s", f.Claim.Namespace, f.Pods[0].Name)}
+		return []Cause{schedulerCause(f, nodes[0].Node)}
 	}
-	return Cause{"no node can have the volume", help(f, nodes)}
+	if unknown := slices.IndexFunc(nodes, func(n NodeAnswer) bool { return n.Unknown }); unknown >= 0 {
+		return []Cause{{"no node whose driver reports its capacity can have the volume; of " + nodes[unknown].Node + " that is unknown", help(f, nodes)}}
+	}
+	return []Cause{{"no node can have the volume", help(f, nodes)}}
 }
 
-// help says what would help most: the node that lacks capacity alone.
-func help(f Facts, nodes []NodeAnswer) string {
-	var best *NodeAnswer
-	var most inventory.Bytes = -1
-	for i, n := range nodes {
-		if n.Largest != nil && *n.Largest > most && len(schedulingObstacles(f, nodeNamed(f, n.Node))) == 0 {
-			best, most = &nodes[i], *n.Largest
+// selectedCause is about a selected node on which nothing prevents the volume. The driver's refusal says more, if there is one.
+func selectedCause(f Facts, node string, last *refusal) []Cause {
+	if last != nil {
+		return nil
+	}
+	log := fmt.Sprintf("see the log of csi-provisioner there: kubectl -n %s logs %s -c csi-provisioner", cmp.Or(f.Namespace, "NAMESPACE"), cmp.Or(nodeNamed(f, node).Pod, "POD"))
+	if e := lastEvent(f.Events, func(e corev1.Event) bool { return e.Reason == "Provisioning" }); e != nil {
+		return []Cause{{fmt.Sprintf("node %s is selected for the volume; csi-provisioner asked the driver for it %s, and no event has the answer", node, timesAndAge(e, f.Now)), "if that lasts, " + log}}
+	}
+	return []Cause{{fmt.Sprintf("node %s is selected for the volume, and nothing on it prevents the volume; why it does not exist yet is unknown: the claim has no event of csi-provisioner", node), "if that lasts, " + log}}
+}
+
+// schedulerCause is about a node that can have the volume and is not selected: what the scheduler says.
+func schedulerCause(f Facts, node string) Cause {
+	can := node + " has capacity for the volume"
+	if len(f.Waiting) > 0 {
+		can = node + " has capacity for each waiting claim of the pod" // a plan of all together only the driver makes
+	}
+	for i := range f.Pods {
+		if text := schedulerMessage(&f.Pods[i]); text != "" {
+			return Cause{fmt.Sprintf("%s; the scheduler says of pod %s: %s", can, f.Pods[i].Name, text), "resolve what the scheduler names"}
 		}
 	}
-	switch {
-	case best == nil:
-		return "remove the obstacle of one of the nodes"
-	case most == 0:
-		return fmt.Sprintf("add disks or a %s to %s", groupOf(f.Class), best.Node)
-	}
-	return fmt.Sprintf("request at most %s, or add disks to %s or delete volumes there", most, best.Node)
+	return Cause{fmt.Sprintf("%s; why no node is selected is unknown: the scheduler (%s) has written nothing about pod %s", can, cmp.Or(f.Pods[0].Spec.SchedulerName, corev1.DefaultSchedulerName), f.Pods[0].Name),
+		fmt.Sprintf("if that lasts: kubectl -n %s describe pod %s", f.Claim.Namespace, f.Pods[0].Name)}
 }
 
-func nodeNamed(f Facts, name string) *corev1.Node {
+// help says what would help most: on the node whose disks alone are the obstacle; without one, on the node with the fewest obstacles.
+func help(f Facts, nodes []NodeAnswer) string {
+	best, most := 0, inventory.Bytes(-1)
+	for i, n := range nodes {
+		node := nodeNamed(f, n.Node)
+		if n.Largest != nil && room(f, *node) > most && len(schedulingObstacles(f, &node.Node)) == 0 {
+			best, most = i, room(f, *node)
+		}
+	}
+	return strings.Join(nodes[best].fixes, "; ")
+}
+
+func nodeNamed(f Facts, name string) *Node {
 	for i := range f.Nodes {
 		if f.Nodes[i].Node.Name == name {
-			return &f.Nodes[i].Node
+			return &f.Nodes[i]
 		}
 	}
-	return &corev1.Node{}
+	return &Node{}
 }

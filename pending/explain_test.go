@@ -77,28 +77,53 @@ func TestCauses(t *testing.T) {
 			f.Claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("20Gi")
 			f.Nodes[0].Refused = "no such parameter"
 		}, []string{"no node can have the volume", "its driver refuses the class: no such parameter"}},
+		"deleted":         {func(f *Facts) { f.Claim.DeletionTimestamp = &metav1.Time{Time: now} }, []string{"the claim is being deleted"}},
 		"no pod":          {func(f *Facts) { f.Pods = nil }, []string{"no pod uses the claim"}},
 		"nodeName":        {func(f *Facts) { f.Pods[0].Spec.NodeName = "node-1" }, []string{"spec.nodeName", "nodeSelector"}},
 		"scheduling gate": {func(f *Facts) { f.Pods[0].Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "queue"}} }, []string{"scheduling gate queue"}},
 		"missing source":  {func(f *Facts) { f.Source = &Source{Kind: "VolumeSnapshot", Name: "s", Missing: true} }, []string{"VolumeSnapshot s, does not exist"}},
 		"source not ready": {func(f *Facts) { f.Source = &Source{Kind: "VolumeSnapshot", Name: "s", NotReady: true} },
 			[]string{"VolumeSnapshot s, is not ready", "kubectl -n shop describe volumesnapshot s"}},
-		"no driver": {func(f *Facts) { f.Nodes = nil }, []string{"runs on no node", "doctor"}},
-		"scheduler": {func(*Facts) {}, []string{"node-1 has capacity for the volume", "kubectl -n shop describe pod db-0"}},
-		"selected":  {func(f *Facts) { f.Claim.Annotations[api.AnnotationSelectedNode] = "node-2" }, []string{"the scheduler has chosen node-2"}},
+		"no driver":                {func(f *Facts) { f.Nodes = nil }, []string{"runs on no node", "doctor"}},
+		"scheduler that is silent": {func(*Facts) {}, []string{"node-1 has capacity for the volume; why no node is selected is unknown: the scheduler (default-scheduler) has written nothing about pod db-0", "kubectl -n shop describe pod db-0"}},
+		"scheduler": {func(f *Facts) {
+			f.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+				Message: "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No preemption victims found."}}
+		}, []string{"node-1 has capacity for the volume; the scheduler says of pod db-0: 0/2 nodes are available: 2 Insufficient cpu\n"}},
+		"selected": {func(f *Facts) { f.Claim.Annotations[api.AnnotationSelectedNode] = "node-2" },
+			[]string{"node node-2 is selected for the volume, and nothing on it prevents the volume; why it does not exist yet is unknown", "logs POD -c csi-provisioner"}},
+		"selected node that does not exist": {func(f *Facts) { f.Claim.Annotations[api.AnnotationSelectedNode] = "node-9" },
+			[]string{"there is no such node: no driver creates the volume", "kubectl -n shop annotate pvc data volume.kubernetes.io/selected-node-"}},
+		"selected node that cannot have it": {func(f *Facts) {
+			f.Claim.Annotations[api.AnnotationSelectedNode] = "node-2"
+			nodeNamed(*f, "node-2").Offers[0].Largest = gib
+		}, []string{"node node-2 is selected for the volume: volume group vg-data has 8 GiB free, but capacity for a volume of at most 1 GiB"}},
+		"csi-provisioner that crashes": {func(f *Facts) {
+			f.Claim.Annotations[api.AnnotationSelectedNode] = "node-2"
+			nodeNamed(*f, "node-2").Provisioner, nodeNamed(*f, "node-2").Pod = "its container csi-provisioner waits (CrashLoopBackOff)", "nodelvm-x"
+		}, []string{"node node-2 is selected for the volume: csi-provisioner does not run there: its container csi-provisioner waits (CrashLoopBackOff)", "fix: let csi-provisioner in the driver's pod nodelvm-x run"}},
+		"class that the caller knows to be wrong": {func(f *Facts) {
+			f.ClassFaults = []Cause{{"the admission policy does not name the class", "add it"}}
+		}, []string{"the admission policy does not name the class\nfix: add it"}},
+		"nodeSelector": {func(f *Facts) { f.Pods[0].Spec.NodeSelector = map[string]string{"disktype": "ssd"} },
+			[]string{"no node can have the volume\nfix: change the nodeSelector disktype=ssd of pod db-0, or label a node with it\n"}},
+		"node that does not answer": {func(f *Facts) {
+			nodeNamed(*f, "node-1").Unknown = "the driver (pod x) does not answer"
+			nodeNamed(*f, "node-2").Offers = nil
+		}, []string{"no node whose driver reports its capacity can have the volume; of node-1 that is unknown"}},
 		"too large": {func(f *Facts) { f.Claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("20Gi") },
 			[]string{"no node can have the volume", "fix: request at most 10 GiB, or add disks to node-1", "node-1: volume group vg-data has capacity for a volume of at most 10 GiB, and the claim requests 20 GiB",
 				"node-2: volume group vg-data has capacity for a volume of at most 8 GiB, and the claim requests 20 GiB"}},
 		"no run of extents": {func(f *Facts) { eachNode(f, func(n *Node) { n.Offers[0].Largest = 3 * gib }) },
 			[]string{"free, but capacity for a volume of at most 3 GiB with this class, and the claim requests 6 GiB", "request at most 3 GiB"}},
-		"missing group": {func(f *Facts) { eachNode(f, func(n *Node) { n.Offers = nil }) }, []string{`it has no volume group "vg-data"`, "add disks or a volume group"}},
+		"missing group": {func(f *Facts) { eachNode(f, func(n *Node) { n.Offers = nil }) }, []string{`it has no volume group "vg-data"`, `fix: add disks or a volume group "vg-data" to node-1`}},
 		"tag removed": {func(f *Facts) {
 			f.Class.Parameters[api.ParameterVolumeGroup] = "@fast"
 			eachNode(f, func(n *Node) { n.Offers = nil })
 		}, []string{`it has no volume group with the LVM tag "fast"`}},
 		"obstacle of a group": {func(f *Facts) {
 			eachNode(f, func(n *Node) { n.Offers[0] = inventory.Offer{Group: "vg-data", Obstacle: "a disk is missing"} })
-		}, []string{"volume group vg-data: a disk is missing"}},
+		}, []string{"volume group vg-data: a disk is missing", "fix: resolve what keeps volume group vg-data of node-1 from use\n"}},
 		"wiping": {func(f *Facts) {
 			eachNode(f, func(n *Node) { n.Offers[0].Largest, n.Offers[0].Available, n.Wiping = gib, gib, 5*gib })
 		}, []string{"5 GiB of deleted volumes become free"}},

@@ -1,6 +1,8 @@
 package pending
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -13,8 +15,20 @@ type Facts struct {
 	Class        *storagev1.StorageClass // Nil: it does not exist.
 	Pods         []corev1.Pod            // Those that use the claim and have not ended.
 	OtherVolumes map[string]string       // By the name of another claim of these pods: the node of its volume.
+	Waiting      []Waiting               // Other claims of these pods.
 	Source       *Source                 // Of the claim's data; nil: it has none, or the caller cannot read it.
 	Nodes        []Node
+
+	Events      []corev1.Event // About the claim.
+	ClassFaults []Cause        // What the caller knows to be wrong with the class.
+	Namespace   string         // Of the driver; "": unknown.
+	Now         time.Time
+}
+
+// Waiting is a claim that waits for a volume of this driver.
+type Waiting struct {
+	Name, Class string
+	Size        inventory.Bytes
 }
 
 // Source is the snapshot or claim that a claim copies.
@@ -28,17 +42,24 @@ type Source struct {
 // Node is a node of the cluster, with what its driver reports about the class.
 type Node struct {
 	Node    corev1.Node
-	Silent  string            // Why the driver does not report; "": it does.
+	Silent  string            // Why the node can have no volume of the driver; "": it can.
+	Unknown string            // Why the driver's report lacks the capacity for the class; "": it has it.
 	Refused string            // Why the driver refuses the class' parameters; "": it accepts them.
 	Offers  []inventory.Offer // Of the volume groups that the class selects.
 	Wiping  inventory.Bytes   // Of deleted volumes; free after the driver zeroes them.
+
+	Pod         string                               // Of the driver; "": unknown.
+	Provisioner string                               // Why csi-provisioner in it does not run; "": it does, or that is unknown.
+	Free        map[inventory.VGName]inventory.Bytes // Unallocated extents, by volume group.
+	OnlyGroup   map[string]inventory.VGName          // By a class of Facts.Waiting whose layout is not thin: its volume group, if it has one here.
 }
 
-// Answer says why a claim has no volume.
+// Answer says why a claim has no volume, or why a pod does not start whose claims have theirs.
 type Answer struct {
-	Claim  string       `json:"claim"` // namespace/name
+	Claim  string       `json:"claim"` // namespace/name; of an answer about a pod: empty, as the next two
 	Class  string       `json:"storageClass"`
 	Size   string       `json:"requested"`
+	Pod    string       `json:"pod,omitempty"` // namespace/name
 	Pods   []string     `json:"pods,omitempty"`
 	Causes []Cause      `json:"causes"`
 	Nodes  []NodeAnswer `json:"nodes"`
@@ -55,4 +76,7 @@ type NodeAnswer struct {
 	Node      string           `json:"node"`
 	Largest   *inventory.Bytes `json:"maximumVolumeSize,omitempty"` // of the class; nil: unknown
 	Obstacles []string         `json:"obstacles"`                   // none: the volume can be there
+	Unknown   bool             `json:"unknown,omitempty"`           // an obstacle is that the node's report lacks the capacity
+
+	fixes []string // what removes the obstacles
 }

@@ -1,9 +1,11 @@
 package pending
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -16,66 +18,102 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
+// obstacle is what keeps a claim's volume from a node, and what removes it.
+type obstacle struct{ text, fix string }
+
 // explainNode lists what keeps the claim's volume from a node. refused: every node refuses the class' parameters, which is a cause of the
 // claim and no obstacle of one node.
 func explainNode(f Facts, n Node, refused bool) NodeAnswer {
-	a := NodeAnswer{Node: n.Node.Name, Obstacles: schedulingObstacles(f, &n.Node)}
+	a := NodeAnswer{Node: n.Node.Name, Obstacles: []string{}, Unknown: n.Unknown != ""}
+	found := schedulingObstacles(f, &n.Node)
 	switch {
 	case n.Silent != "":
-		a.Obstacles = append(a.Obstacles, n.Silent)
+		found = append(found, obstacle{n.Silent, "let nodelvm run on " + n.Node.Name})
+	case n.Unknown != "":
+		found = append(found, obstacle{n.Unknown, "find out why: kubectl nodelvm doctor"})
 	case n.Refused != "" && !refused:
-		a.Obstacles = append(a.Obstacles, "its driver refuses the class: "+n.Refused)
+		found = append(found, obstacle{"its driver refuses the class: " + n.Refused, "correct StorageClass " + classOf(f.Claim) + " (delete it, and create it again)"})
 	case n.Refused == "":
 		largest := largestOf(n.Offers)
 		a.Largest = &largest
-		a.Obstacles = append(a.Obstacles, capacityObstacles(f, n, largest)...)
+		found = append(found, capacityObstacles(f, n, largest)...)
+	}
+	if n.Provisioner != "" {
+		found = append(found, obstacle{"csi-provisioner does not run there: " + n.Provisioner, "let csi-provisioner in the driver's pod " + n.Pod + " run"})
+	}
+	for _, o := range found {
+		a.Obstacles = append(a.Obstacles, o.text)
+		if !slices.Contains(a.fixes, o.fix) {
+			a.fixes = append(a.fixes, o.fix)
+		}
 	}
 	return a
 }
 
 // schedulingObstacles are those that do not depend on the node's disks.
-func schedulingObstacles(f Facts, node *corev1.Node) []string {
-	var found []string
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			found = append(found, "the node is not Ready: "+c.Message)
-		}
+func schedulingObstacles(f Facts, node *corev1.Node) (found []obstacle) {
+	if why := notReady(node); why != "" {
+		found = append(found, obstacle{"the node is not Ready: " + why, "kubectl describe node " + node.Name})
 	}
 	if f.Class != nil && !isAllowed(f.Class.AllowedTopologies, node.Labels) {
-		found = append(found, "allowedTopologies of the StorageClass excludes it")
+		found = append(found, obstacle{"allowedTopologies of the StorageClass excludes it", "delete StorageClass " + f.Class.Name + ", and create it again with other allowedTopologies"})
 	}
 	for i := range f.Pods {
 		found = append(found, podObstacles(&f.Pods[i], node)...)
 	}
 	for _, claim := range slices.Sorted(maps.Keys(f.OtherVolumes)) {
 		if on := f.OtherVolumes[claim]; on != node.Name {
-			found = append(found, fmt.Sprintf("the pod also uses claim %s, whose volume is on %s", claim, on))
+			found = append(found, obstacle{fmt.Sprintf("the pod also uses claim %s, whose volume is on %s", claim, on), "remove the obstacles of " + on})
 		}
 	}
 	if f.Source != nil && f.Source.Node != "" && f.Source.Node != node.Name {
-		found = append(found, fmt.Sprintf("a copy is on the disks of its source, and %s %s is on %s", f.Source.Kind, f.Source.Name, f.Source.Node))
+		found = append(found, obstacle{fmt.Sprintf("a copy is on the disks of its source, and %s %s is on %s", f.Source.Kind, f.Source.Name, f.Source.Node), "remove the obstacles of " + f.Source.Node})
 	}
 	return found
 }
 
+// notReady returns why a node is not Ready; "": it is.
+func notReady(node *corev1.Node) string {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			return cmp.Or(c.Message, c.Reason, "its condition Ready is "+string(c.Status))
+		}
+	}
+	return ""
+}
+
 // podObstacles are what the scheduler would say of the pod on the node.
-func podObstacles(pod *corev1.Pod, node *corev1.Node) []string {
-	var found []string
+func podObstacles(pod *corev1.Pod, node *corev1.Node) (found []obstacle) {
 	taint, there := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, isHard, true)
 	switch {
 	case node.Spec.Unschedulable && (!there || taint.Key == corev1.TaintNodeUnschedulable):
-		found = append(found, "the node is cordoned: kubectl uncordon "+node.Name)
+		found = append(found, obstacle{"the node is cordoned: kubectl uncordon " + node.Name, "kubectl uncordon " + node.Name})
 	case there:
-		found = append(found, fmt.Sprintf("pod %s does not tolerate its taint %s", pod.Name, taint.ToString()))
+		found = append(found, obstacle{fmt.Sprintf("pod %s does not tolerate its taint %s", pod.Name, taint.ToString()),
+			fmt.Sprintf("let pod %s tolerate the taint %s, or remove it from %s", pod.Name, taint.ToString(), node.Name)})
 	}
 	match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
 	switch {
 	case err != nil:
-		found = append(found, fmt.Sprintf("the node affinity of pod %s is invalid: %s", pod.Name, err))
+		found = append(found, obstacle{fmt.Sprintf("the node affinity of pod %s is invalid: %s", pod.Name, err), "correct the node affinity of pod " + pod.Name})
 	case !match:
-		found = append(found, fmt.Sprintf("the nodeSelector or node affinity of pod %s excludes it", pod.Name))
+		found = append(found, obstacle{fmt.Sprintf("the nodeSelector or node affinity of pod %s excludes it", pod.Name), selectorFix(pod, node)})
 	}
 	return found
+}
+
+// selectorFix names the labels of the pod's nodeSelector that the node lacks.
+func selectorFix(pod *corev1.Pod, node *corev1.Node) string {
+	var lacking []string
+	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
+		if value, there := node.Labels[key]; !there || value != pod.Spec.NodeSelector[key] {
+			lacking = append(lacking, key+"="+pod.Spec.NodeSelector[key])
+		}
+	}
+	if len(lacking) == 0 {
+		return "change the node affinity of pod " + pod.Name
+	}
+	return fmt.Sprintf("change the nodeSelector %s of pod %s, or label a node with it", strings.Join(lacking, ","), pod.Name)
 }
 
 func isHard(taint *corev1.Taint) bool {
@@ -101,30 +139,36 @@ func largestOf(offers []inventory.Offer) (largest inventory.Bytes) {
 	return largest
 }
 
-// capacityObstacles say why no volume group of the node has capacity for the claim.
-func capacityObstacles(f Facts, n Node, largest inventory.Bytes) []string {
-	size := requestOf(f.Claim)
-	if largest >= size && len(n.Offers) > 0 {
+// capacityObstacles say why no volume group of the node has capacity for the claim, or for it and the pods' other waiting claims.
+func capacityObstacles(f Facts, n Node, largest inventory.Bytes) (found []obstacle) {
+	size, name := requestOf(f.Claim), n.Node.Name
+	if len(n.Offers) == 0 {
+		return []obstacle{{"it has no " + groupOf(f.Class), fmt.Sprintf("add disks or a %s to %s", groupOf(f.Class), name)}}
+	}
+	request := fmt.Sprintf("request at most %s, or add disks to %s or delete volumes there", room(f, n), name)
+	if room(f, n) == 0 {
+		request = fmt.Sprintf("add disks to %s, or delete volumes there", name)
+	}
+	if largest >= size {
+		if together := togetherObstacle(f, n); together != "" {
+			return []obstacle{{together, request}}
+		}
 		return nil
 	}
-	if len(n.Offers) == 0 {
-		return []string{"it has no " + groupOf(f.Class)}
-	}
-	var found []string
 	for _, offer := range n.Offers {
 		switch {
 		case offer.Group == "":
-			found = append(found, fmt.Sprintf("it has capacity for a volume of at most %s with this class, and the claim requests %s", offer.Largest, size))
+			found = append(found, obstacle{fmt.Sprintf("it has capacity for a volume of at most %s with this class, and the claim requests %s", offer.Largest, size), request})
 		case offer.Obstacle != "":
-			found = append(found, fmt.Sprintf("volume group %s: %s", offer.Group, offer.Obstacle))
+			found = append(found, obstacle{fmt.Sprintf("volume group %s: %s", offer.Group, offer.Obstacle), fmt.Sprintf("resolve what keeps volume group %s of %s from use", offer.Group, name)})
 		case offer.Available >= size:
-			found = append(found, fmt.Sprintf("volume group %s has %s free, but capacity for a volume of at most %s with this class, and the claim requests %s", offer.Group, offer.Available, offer.Largest, size))
+			found = append(found, obstacle{fmt.Sprintf("volume group %s has %s free, but capacity for a volume of at most %s with this class, and the claim requests %s", offer.Group, offer.Available, offer.Largest, size), request})
 		default:
-			found = append(found, fmt.Sprintf("volume group %s has capacity for a volume of at most %s, and the claim requests %s", offer.Group, offer.Largest, size))
+			found = append(found, obstacle{fmt.Sprintf("volume group %s has capacity for a volume of at most %s, and the claim requests %s", offer.Group, offer.Largest, size), request})
 		}
 	}
 	if n.Wiping > 0 {
-		found = append(found, fmt.Sprintf("%s of deleted volumes become free when the driver has zeroed them", n.Wiping))
+		found = append(found, obstacle{fmt.Sprintf("%s of deleted volumes become free when the driver has zeroed them", n.Wiping), "wait for that"})
 	}
 	return found
 }

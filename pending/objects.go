@@ -1,6 +1,8 @@
 package pending
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -59,3 +61,6 @@ func ClaimNames(pod *corev1.Pod) (names []string) {
 	}
 	return names
 }
+
+// UsesClaim reports whether a pod uses the claim.
+func UsesClaim(pod *corev1.Pod, claim string) bool { return slices.Contains(ClaimNames(pod), claim) }

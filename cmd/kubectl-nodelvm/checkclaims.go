@@ -24,52 +24,90 @@ func checkNodesReady(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// Limits of doctor's findings about claims: a full cluster may have thousands of waiting claims.
+// Limits of doctor's findings about claims and pods: a full cluster may have thousands that wait.
 const (
 	claimsReported = 20
 	nodesReported  = 5
 )
 
-// checkClaims reports claims that a pod uses and that have no volume. It skips classes whose parameters a driver refuses:
-// checkClasses reports those once.
-func checkClaims(f *facts, found func(where, what, fix string)) {
-	reported, more := 0, 0
-	namespaces := map[string]*whyFacts{}
+// waitingClaims returns the claims that a pod uses and that have no volume. It skips classes that checkClasses reports once: those whose
+// parameters a driver refuses, and those whose volumes the admission policy refuses.
+func (f *facts) waitingClaims() (waiting []corev1.PersistentVolumeClaim) {
+	users := usersOf(f.users)
 	for _, claim := range f.claims {
 		class := f.classNamed(api.ClassOf(claim.Annotations, claim.Spec.StorageClassName))
-		if claim.Status.Phase != corev1.ClaimPending || class == nil || f.isRefused(class.Name) {
-			continue
+		if claim.Status.Phase == corev1.ClaimPending && class != nil && !f.isRefused(class.Name) && len(users[claim.Namespace+"/"+claim.Name]) > 0 {
+			waiting = append(waiting, claim)
 		}
-		if reported == claimsReported {
-			more++
-			continue
-		}
+	}
+	return waiting
+}
+
+// checkClaims reports the claims that wait, and pods that wait for a claim that does not exist.
+func checkClaims(f *facts, found func(where, what, fix string)) {
+	waiting := f.waitingClaims()
+	namespaces := map[string]*whyFacts{}
+	for _, claim := range waiting[:min(len(waiting), claimsReported)] {
 		if namespaces[claim.Namespace] == nil {
 			namespaces[claim.Namespace] = f.inNamespace(claim.Namespace)
 		}
-		facts := namespaces[claim.Namespace].facts(claim)
-		if len(facts.Pods) > 0 { // else it waits for its first pod
-			reported++
-			reportClaim(pending.Explain(facts), claim, found)
-		}
+		reportClaim(pending.Explain(namespaces[claim.Namespace].facts(claim)), claim, found)
 	}
-	if more > 0 {
-		found("claims", fmt.Sprintf("up to %d more claims wait for a volume", more), "kubectl get pvc -A; kubectl nodelvm why CLAIM -n NAMESPACE")
+	if more := len(waiting) - claimsReported; more > 0 {
+		found("claims", fmt.Sprintf("%d more claims wait for a volume", more), "kubectl get pvc -A; kubectl nodelvm why CLAIM -n NAMESPACE")
+	}
+	for _, a := range f.missingClaims() {
+		found("pod "+a.namespace+"/"+a.pod, a.cause.Text, a.cause.Fix)
 	}
 }
 
+// missingClaim is a claim that a pod waits for and that does not exist.
+type missingClaim struct {
+	namespace, pod string
+	cause          pending.Cause
+}
+
+// missingClaims returns at most claimsReported of them: those of pods that have another volume of the driver, and those that a volume of the
+// driver names. Another driver may be to create the others.
+func (f *facts) missingClaims() (missing []missingClaim) {
+	exists, named := map[string]bool{}, map[string]bool{}
+	for _, claim := range f.claims {
+		exists[claim.Namespace+"/"+claim.Name] = true
+	}
+	for i := range f.volumes {
+		named[claimOf(&f.volumes[i])] = true
+	}
+	for i := range f.users {
+		pod := &f.users[i]
+		names := pending.ClaimNames(pod)
+		ours := slices.ContainsFunc(names, func(name string) bool { return named[pod.Namespace+"/"+name] })
+		for _, name := range names {
+			if ours && pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName == "" && !exists[pod.Namespace+"/"+name] && len(missing) < claimsReported {
+				missing = append(missing, missingClaim{pod.Namespace, pod.Name, pending.ExplainMissing(pod, name).Causes[0]})
+			}
+		}
+	}
+	return missing
+}
+
 func reportClaim(a pending.Answer, claim corev1.PersistentVolumeClaim, found func(where, what, fix string)) {
-	what := a.Causes[0].Text
+	var whats, fixes []string
+	for _, cause := range a.Causes {
+		whats = append(whats, cause.Text)
+		if cause.Fix != "" {
+			fixes = append(fixes, cause.Fix)
+		}
+	}
 	if slices.ContainsFunc(a.Nodes, func(n pending.NodeAnswer) bool { return len(n.Obstacles) == 0 }) {
 		a.Nodes = nil // something else is the cause
 	}
 	for _, n := range a.Nodes[:min(len(a.Nodes), nodesReported)] {
-		what += "; " + n.Node + ": " + strings.Join(n.Obstacles, ", ")
+		whats = append(whats, n.Node+": "+strings.Join(n.Obstacles, ", "))
 	}
 	if rest := len(a.Nodes) - nodesReported; rest > 0 {
-		what += fmt.Sprintf("; and %d more nodes", rest)
+		whats = append(whats, fmt.Sprintf("and %d more nodes", rest))
 	}
-	found("claim "+a.Claim, what, strings.TrimPrefix(a.Causes[0].Fix+"; all of it: kubectl nodelvm why "+claim.Name+" -n "+claim.Namespace, "; "))
+	found("claim "+a.Claim, strings.Join(whats, "; "), strings.Join(append(fixes, "all of it: kubectl nodelvm why "+claim.Name+" -n "+claim.Namespace), "; "))
 }
 
 // classNamed returns the driver's class with that name, or nil if the class is another driver's or does not exist.
@@ -81,8 +119,13 @@ func (f *facts) classNamed(name string) *storagev1.StorageClass {
 	return &f.classes[i]
 }
 
-// isRefused reports whether any driver refuses a class' parameters.
+// isRefused reports whether any driver refuses a class' parameters, or the admission policy its volumes.
 func (f *facts) isRefused(class string) bool {
+	refused := false
+	f.keyPolicy.checkKeys(*f.classNamed(class), func(_, _, _ string) { refused = true })
+	if refused {
+		return true
+	}
 	for _, a := range f.answering() {
 		for _, c := range a.page.Classes {
 			if c.Name == class && c.Error != "" {
@@ -95,7 +138,8 @@ func (f *facts) isRefused(class string) bool {
 
 // inNamespace returns the facts that why reads about one namespace.
 func (f *facts) inNamespace(namespace string) *whyFacts {
-	w := &whyFacts{namespace: namespace, contents: f.contents, volumes: f.volumes, classes: f.classes, nodes: f.nodes, answers: f.answers}
+	w := &whyFacts{namespace: namespace, contents: f.contents, volumes: f.volumes, classes: f.classes, nodes: f.nodes,
+		drivers: f.pods, answers: f.answers, events: f.events, now: f.now}
 	for _, claim := range f.claims {
 		if claim.Namespace == namespace {
 			w.claims = append(w.claims, claim)

@@ -54,18 +54,25 @@ func checkDaemonSet(f *facts, found func(where, what, fix string)) {
 // waiting returns why a pod is not ready, or "" if it is.
 func waiting(pod *corev1.Pod) string {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) { // an init container blocks all later ones
-		switch {
-		case c.State.Terminated != nil && c.State.Terminated.ExitCode == 0: // an init container that is done
-		case c.State.Waiting != nil:
-			return fmt.Sprintf("its container %s waits (%s) %s", c.Name, c.State.Waiting.Reason, c.State.Waiting.Message)
-		case c.State.Terminated != nil:
-			return fmt.Sprintf("its container %s has ended with status %d", c.Name, c.State.Terminated.ExitCode)
+		if why := containerFault(&c); why != "" {
+			return why
 		}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue {
 			return strings.TrimSpace(c.Reason + " " + c.Message)
 		}
+	}
+	return ""
+}
+
+// containerFault returns why a container does not run; "": it runs, or is an init container that is done.
+func containerFault(c *corev1.ContainerStatus) string {
+	switch {
+	case c.State.Waiting != nil:
+		return strings.TrimSpace(fmt.Sprintf("its container %s waits (%s) %s", c.Name, c.State.Waiting.Reason, c.State.Waiting.Message))
+	case c.State.Terminated != nil && c.State.Terminated.ExitCode != 0:
+		return fmt.Sprintf("its container %s has ended with status %d", c.Name, c.State.Terminated.ExitCode)
 	}
 	return ""
 }

@@ -23,17 +23,16 @@ type keyPolicy struct {
 	classes []string
 }
 
-// readKeyPolicy reads the policy if a class is encrypted. Without the policy the API server admits the volumes of every class.
-func (c *cluster) readKeyPolicy(ctx context.Context, f *facts) error {
-	if !slices.ContainsFunc(f.classes, isEncrypted) {
-		return nil
+// readKeyPolicy reads the policy if a class is encrypted; nil: none is, or no policy restricts its volumes.
+func (c *cluster) readKeyPolicy(ctx context.Context, classes []storagev1.StorageClass) (*keyPolicy, error) {
+	if !slices.ContainsFunc(classes, isEncrypted) {
+		return nil, nil
 	}
 	var policy admissionv1.ValidatingAdmissionPolicy
 	if err := c.get(ctx, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/"+restrictionPolicy, &policy); err != nil {
-		return ignoreNotFound(err)
+		return nil, ignoreNotFound(err)
 	}
-	f.keyPolicy = parseKeyPolicy(&policy)
-	return nil
+	return parseKeyPolicy(&policy), nil
 }
 
 func isEncrypted(class storagev1.StorageClass) bool {

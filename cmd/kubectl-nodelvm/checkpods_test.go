@@ -65,6 +65,20 @@ func TestDoctorIgnoresPodsThatWork(t *testing.T) {
 		"released volume whose claim's name another driver's claim has": func(f *facts) {
 			f.volumes[0].Status.Phase, f.users = corev1.VolumeReleased, []corev1.Pod{failingBlockPod()}
 		},
+		"pod that the kubelet starts": func(f *facts) {
+			pod := userOf("data-db-0", "db-0")
+			pod.Status.Phase = corev1.PodPending
+			f.claims, f.users = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
+		},
+		"pod that the scheduler has not considered": func(f *facts) {
+			pod := unscheduled("data-db-0", "db-0")
+			pod.Status.Conditions = nil
+			f.claims, f.users = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
+		},
+		"missing claim of other drivers": func(f *facts) { f.users = []corev1.Pod{unscheduled("other", "db-0")} },
+		"expansion in progress": func(f *facts) {
+			f.claims = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "20Gi", "10Gi")}
+		},
 		"snapshot that is ready": func(f *facts) {
 			s := waitingSnapshot("snap-1")
 			s.Status.Ready = ptr.To(true)

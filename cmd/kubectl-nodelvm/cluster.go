@@ -156,7 +156,7 @@ type user struct {
 func usersOf(pods []corev1.Pod) map[string][]user {
 	users := map[string][]user{}
 	for _, pod := range pods {
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if hasEnded(&pod) {
 			continue
 		}
 		for _, v := range pod.Spec.Volumes {

@@ -63,6 +63,8 @@ var checks = []check{
 	{"snapshots", checkSnapshots},
 	{"capacity", checkCapacity},
 	{"claims", checkClaims},
+	{"waiting pods", checkWaitingPods},
+	{"expansions", checkExpansions},
 	{"waiting snapshots", checkWaitingSnapshots},
 	{"disruption budgets", checkBudgets},
 	{"raw block volumes", checkBlockDevices},
@@ -70,7 +72,7 @@ var checks = []check{
 
 // brief names the checks whose findings may hold for a moment. For example, a process still holds a lock, csi-provisioner has not yet
 // updated the capacity, or a pod is being replaced.
-var brief = []string{"locks", "capacity", "registration", "missing pods", "lost volumes", "key Secrets", "claims", "waiting snapshots"}
+var brief = []string{"locks", "capacity", "registration", "missing pods", "lost volumes", "key Secrets", "claims", "waiting pods", "expansions", "waiting snapshots"}
 
 // briefPause is how long such a finding must last.
 const briefPause = 5 * time.Second

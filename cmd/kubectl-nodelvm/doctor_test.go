@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -131,6 +134,33 @@ var faults = []fault{
 		w := waitingShop()
 		f.nodes, f.claims, f.users = w.nodes, w.claims, w.pods
 	}, "claims", "claim shop/data", "no node can have the volume; node-2: volume group vg-data has capacity for a volume of at most 80 GiB, and the claim requests 200 GiB; node-1: the pod also uses claim log"},
+	{"pod whose node is cordoned", func(f *facts) {
+		f.claims, f.users = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{unscheduled("data-db-0", "db-0")}
+		f.nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: corev1.NodeSpec{Unschedulable: true}}}
+	}, "waiting pods", "pod shop/db-0", "its volume (claim data-db-0) is on node-1, which is cordoned"},
+	{"wrong key", func(f *facts) {
+		pod := userOf("data-db-0", "db-0")
+		pod.UID, pod.Status.Phase = "p", corev1.PodPending
+		f.claims, f.users = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
+		f.events = map[types.UID][]corev1.Event{"p": {
+			warning("FailedMount", `MountVolume.MountDevice failed for volume "pvc-1" : rpc error: code = InvalidArgument desc = another key`, 6),
+			warning("FailedMount", `MountVolume.SetUp failed for volume "config" : configmap "c" not found`, 3)}}
+	}, "waiting pods", "pod shop/db-0", `it is assigned to node-1; FailedMount, 6 s ago: MountVolume.MountDevice failed for volume "pvc-1" : rpc error: code = InvalidArgument desc = another key`},
+	{"pod whose claim was deleted", func(f *facts) {
+		pod := unscheduled("data-db-0", "db-0")
+		pod.Spec.Volumes = append(pod.Spec.Volumes, userOf("wal-db-0", "").Spec.Volumes...)
+		f.claims, f.users = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
+	}, "claims", "pod shop/db-0", "claim wal-db-0 does not exist, and pod db-0 waits for it"},
+	{"expansion that fails", func(f *facts) {
+		f.claims = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "20Gi", "10Gi")}
+		f.events = map[types.UID][]corev1.Event{"data-db-0": {warning("VolumeResizeFailed", "volume group vg-data has capacity for at most 12 GiB", 6)}}
+	}, "expansions", "claim shop/data-db-0", "its expansion from 10Gi to 20Gi fails: volume group vg-data has capacity for at most 12 GiB (6 s ago)"},
+	{"expansion that the kubelet cannot complete", func(f *facts) {
+		pod := userOf("data-db-0", "db-0")
+		pod.UID, pod.Status.Phase = "p", corev1.PodRunning
+		f.claims, f.users = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "20Gi", "10Gi")}, []corev1.Pod{pod}
+		f.events = map[types.UID][]corev1.Event{"p": {warning("VolumeResizeFailed", `NodeExpandVolume failed for volume "pvc-1": another key`, 6)}}
+	}, "expansions", "claim shop/data-db-0", "another key (6 s ago)"},
 	{"silent node", silence, "nodes answer", "node-2", "has not answered within 10s"},
 	{"driver that is not ready", func(f *facts) { f.answers[1].page.NotReady = "device-mapper is not in this kernel" },
 		"nodes answer", "node-2", "device-mapper is not in this kernel"},
@@ -233,6 +263,28 @@ var faults = []fault{
 		f.keyFaults = []keyFault{{secret: "shop/data-db-0-key", claim: "shop/data-db-0", what: "it is not text", fix: "replace it"}}
 	}, "key Secrets", "Secret shop/data-db-0-key", "the encrypted volume of claim shop/data-db-0 needs its key, and it is not text"},
 	{"reader off", func(f *facts) { f.answers[0].page.ReaderOff = "seqno" }, "disks", "node-1", "differs from LVM's report"},
+}
+
+// expandedClaim is a claim of the sound cluster's volume.
+func expandedClaim(name, pv, request, capacity string) corev1.PersistentVolumeClaim {
+	size := func(text string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(text)}
+	}
+	return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)},
+		Spec:   corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("local"), VolumeName: pv, Resources: corev1.VolumeResourceRequirements{Requests: size(request)}},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size(capacity)}}
+}
+
+// unscheduled is a pod that the scheduler cannot place.
+func unscheduled(claim, name string) corev1.Pod {
+	pod := userOf(claim, name)
+	pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available: 2 Insufficient cpu."}}
+	return pod
+}
+
+func warning(reason, message string, seconds int) corev1.Event {
+	return corev1.Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message, LastTimestamp: metav1.NewTime(now.Add(-time.Duration(seconds) * time.Second))}
 }
 
 func TestDoctorHealthyCluster(t *testing.T) {

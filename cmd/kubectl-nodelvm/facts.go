@@ -4,12 +4,14 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
 )
@@ -33,6 +35,8 @@ type facts struct {
 	budgets     []policyv1.PodDisruptionBudget // of all namespaces
 	denied      []right                        // of the driver's account
 	answers     []answer
+	events      map[types.UID][]corev1.Event // about the objects of eventful
+	now         time.Time
 	keyPolicy   *keyPolicy      // nil: no class is encrypted, or no policy restricts its volumes
 	keyFaults   []keyFault      // of Secrets
 	unread      []string        // sentences: what could not be read, and why
@@ -49,7 +53,7 @@ const (
 
 // gather reads the facts, and records what it may not read.
 func (c *cluster) gather(ctx context.Context) (*facts, error) {
-	f := &facts{unreadable: map[string]bool{}}
+	f := &facts{unreadable: map[string]bool{}, now: time.Now()}
 	pods, err := c.drivers(ctx)
 	if err != nil {
 		return nil, err // the user may read nothing, or the API server does not answer
@@ -66,7 +70,8 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	read("PersistentVolumes", err)
 	f.contents, f.snapshots, err = c.contents(ctx)
 	read("VolumeSnapshotContents", err)
-	read("the admission policy "+restrictionPolicy, c.readKeyPolicy(ctx, f))
+	f.keyPolicy, err = c.readKeyPolicy(ctx, f.classes)
+	read("the admission policy "+restrictionPolicy, err)
 	read(theDriver, c.readDriver(ctx, f))
 	read(theDaemonSets, c.readDaemonSet(ctx, f))
 	read("Deployments", c.readControllers(ctx, f))
@@ -84,6 +89,8 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	f.denied, err = c.deniedRights(ctx, f)
 	read("the rights of the driver's account", err)
 	f.answers = c.answers(ctx, f.pods, f.classes)
+	f.events, err = c.eventsOf(ctx, f.eventful())
+	read("events", err)
 	return f, nil
 }
 

@@ -29,6 +29,7 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // sound returns the facts of a cluster without faults: two nodes, a linear and a thin class, two volumes, a snapshot.
 func sound() *facts {
 	f := &facts{
+		now:       now,
 		driver:    &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(false), StorageCapacity: ptr.To(true)}},
 		daemonSet: soundDaemonSet(),
 		snapshots: true,
@@ -51,9 +52,9 @@ func sound() *facts {
 		f.capacities = append(f.capacities, capacityOf(name, "local", "80Gi"), capacityOf(name, "thin", "70Gi"))
 	}
 	f.answers = []answer{
-		{node: "node-1", page: soundPage("node-1", vg1, inventory.Volume{ID: vg1 + "/pvc-1", UUID: "u1", Group: "vg-data", LV: "pvc-1", Name: "pvc-1",
+		{node: "node-1", pod: "nodelvm-node-1", page: soundPage("node-1", vg1, inventory.Volume{ID: vg1 + "/pvc-1", UUID: "u1", Group: "vg-data", LV: "pvc-1", Name: "pvc-1",
 			Claim: "shop/data-db-0", Cluster: ours, State: string(lvm.StateReady), Layout: "linear", Size: 10 * GiB, Created: now.Add(-time.Hour)})},
-		{node: "node-2", page: soundPage("node-2", vg2, inventory.Volume{ID: vg2 + "/pvc-2", UUID: "u2", Group: "vg-data", LV: "pvc-2", Name: "pvc-2",
+		{node: "node-2", pod: "nodelvm-node-2", page: soundPage("node-2", vg2, inventory.Volume{ID: vg2 + "/pvc-2", UUID: "u2", Group: "vg-data", LV: "pvc-2", Name: "pvc-2",
 			Claim: "shop/data-db-1", Cluster: ours, State: string(lvm.StateReady), Layout: string(lvm.LayoutThin), Pool: lvm.DefaultPool, Size: 4 * GiB, Encryption: "luks2",
 			Used: ptr.To(GiB), Created: now.Add(-time.Hour)})},
 	}

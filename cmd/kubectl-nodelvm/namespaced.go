@@ -15,6 +15,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // A user who may read only one namespace sees its claims, pods, events and snapshots. PersistentVolumes and the nodes' status pages
@@ -80,7 +81,7 @@ func claimRowsOf(claims []corev1.PersistentVolumeClaim, users map[string][]user,
 // lastWarning returns the last event about a claim if it is a warning: the driver also writes an event for a resolved condition.
 func lastWarning(events []corev1.Event, claim types.UID) (last *corev1.Event) {
 	for i, e := range events {
-		if e.InvolvedObject.UID == claim && (last == nil || eventTime(e).After(eventTime(*last))) {
+		if e.InvolvedObject.UID == claim && (last == nil || pending.EventTime(e).After(pending.EventTime(*last))) {
 			last = &events[i]
 		}
 	}
@@ -88,15 +89,6 @@ func lastWarning(events []corev1.Event, claim types.UID) (last *corev1.Event) {
 		return nil
 	}
 	return last
-}
-
-func eventTime(e corev1.Event) time.Time {
-	for _, at := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time} {
-		if !at.IsZero() {
-			return at
-		}
-	}
-	return e.CreationTimestamp.Time
 }
 
 // namespaceSnapshot has the fields of a VolumeSnapshot that the plugin reads.

@@ -17,7 +17,7 @@ import (
 func (c *command) whyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "why NAME",
-		Short: "Explain why a claim, or the claims of a pod, have no volume: causes, and what each node lacks",
+		Short: "Explain why a claim has no volume, or a pod does not start with its volumes: causes, and what each node lacks",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cluster, err := c.connect()
@@ -37,21 +37,20 @@ func (c *command) whyCommand() *cobra.Command {
 	}
 }
 
-// why explains a claim, or the claims of a pod that have no volume.
+// why explains a claim, a pod, or both.
 func (c *cluster) why(ctx context.Context, namespace, name string) ([]pending.Answer, error) {
 	w, err := c.gatherWhy(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	claims, err := w.named(name)
+	a, err := w.named(name)
 	if err != nil {
 		return nil, err
 	}
-	answers := []pending.Answer{}
-	for _, claim := range claims {
-		answers = append(answers, pending.Explain(w.facts(claim)))
+	if w.events, err = c.eventsOf(ctx, a.objects()); err != nil {
+		return nil, err
 	}
-	return answers, nil
+	return w.explain(a), nil
 }
 
 // nodesShown limits the nodes in the text; -o wide, json and yaml have all.
@@ -62,11 +61,7 @@ const nodesShown = 20
 func writeWhy(w io.Writer, s screen, answers []pending.Answer, wide bool) error {
 	for _, a := range answers {
 		var text strings.Builder
-		fmt.Fprintf(&text, "claim %s: %s of StorageClass %q", a.Claim, a.Size, a.Class)
-		if len(a.Pods) > 0 {
-			text.WriteString(" for " + strings.Join(a.Pods, ", "))
-		}
-		text.WriteString("\n")
+		text.WriteString(headOf(a) + "\n")
 		for _, cause := range a.Causes {
 			writeLine(&text, s, terminal.Bad, "  cause: ", cause.Text)
 			if cause.Fix != "" {
@@ -85,6 +80,18 @@ func writeWhy(w io.Writer, s screen, answers []pending.Answer, wide bool) error 
 		}
 	}
 	return nil
+}
+
+func headOf(a pending.Answer) string {
+	switch {
+	case a.Pod != "":
+		return "pod " + a.Pod
+	case a.Class == "" && a.Size == "":
+		return "claim " + a.Claim + " for " + strings.Join(a.Pods, ", ")
+	case len(a.Pods) > 0:
+		return fmt.Sprintf("claim %s: %s of StorageClass %q for %s", a.Claim, a.Size, a.Class, strings.Join(a.Pods, ", "))
+	}
+	return fmt.Sprintf("claim %s: %s of StorageClass %q", a.Claim, a.Size, a.Class)
 }
 
 func writeNode(text *strings.Builder, s screen, n pending.NodeAnswer) {
@@ -111,7 +118,7 @@ func writeLine(text *strings.Builder, s screen, t terminal.Tone, label, sentence
 // mayNotExplain adds to a "forbidden" error the rights that why needs.
 func mayNotExplain(err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("%w; why reads nodes, StorageClasses and the drivers' status pages: the role nodelvm-viewer allows that", err)
+		return fmt.Errorf("%w; why reads nodes, StorageClasses, events and the drivers' status pages: the role nodelvm-viewer allows that", err)
 	}
 	return err
 }

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/pending"
+	"github.com/nodelvm/nodelvm/statuspage"
 )
 
 // waitingShop returns the sound cluster with pod db-0, whose claim log is bound on node-2, and whose claim data waits.
@@ -39,14 +42,11 @@ func waitingShop() *whyFacts {
 // explained returns the output of why for a claim or pod.
 func explained(t *testing.T, w *whyFacts, name string) string {
 	t.Helper()
-	claims, err := w.named(name)
+	a, err := w.named(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var answers []pending.Answer
-	for _, claim := range claims {
-		answers = append(answers, pending.Explain(w.facts(claim)))
-	}
+	answers := w.explain(a)
 	var text bytes.Buffer
 	if err := writeWhy(&text, screen{}, answers, false); err != nil {
 		t.Fatal(err)
@@ -71,22 +71,111 @@ func TestWhyNamesWhatEachNodeLacks(t *testing.T) {
 	}
 }
 
-func TestWhySaysWhatItCannotExplain(t *testing.T) {
-	missing := waitingShop()
-	missing.claims = missing.claims[1:]
-	bound := waitingShop()
-	bound.claims[0].Status.Phase = corev1.ClaimBound
-	for want, ask := range map[string]struct {
-		w    *whyFacts
-		name string
+// TestWhyAboutPods: why names a claim that is missing beside one that waits, what a pod waits for whose claims have their volumes, and
+// both where a claim and a pod have the same name.
+func TestWhyAboutPods(t *testing.T) {
+	if _, err := waitingShop().named("nothing"); err == nil || !strings.Contains(err.Error(), `neither a claim nor a pod "nothing"`) {
+		t.Errorf("why nothing: %v", err)
+	}
+	for name, test := range map[string]struct {
+		change func(w *whyFacts)
+		ask    string
+		want   []string
 	}{
-		`neither a claim nor a pod "nothing"`:     {waitingShop(), "nothing"},
-		"uses claim data, which does not exist":   {missing, "db-0"},
-		"all claims of pod db-0 have their volum": {bound, "db-0"},
+		"a missing claim": {func(w *whyFacts) { w.claims = w.claims[1:] }, "db-0", []string{"claim shop/data for db-0\n  cause: claim data does not exist, and pod db-0 waits for it\n"}},
+		"a missing claim beside one that waits": {func(w *whyFacts) {
+			w.claims = w.claims[:1]
+		}, "db-0", []string{"claim shop/data: 200 GiB", "claim shop/log for db-0\n  cause: claim log does not exist"}},
+		"a pod whose claims have their volumes": {func(w *whyFacts) { w.claims = w.claims[1:]; w.pods[0].Spec.Volumes = w.pods[0].Spec.Volumes[1:] }, "db-0",
+			[]string{"pod shop/db-0\n  cause: its volume (claim log) is on node-2, which is cordoned: kubectl uncordon node-2\n    fix: kubectl uncordon node-2\n"}},
+		"a bound claim with such a pod": {func(w *whyFacts) { w.claims = w.claims[1:]; w.pods[0].Spec.Volumes = w.pods[0].Spec.Volumes[1:] }, "log",
+			[]string{"the claim does not wait: it is bound to pvc-2", "pod shop/db-0\n  cause: its volume (claim log) is on node-2, which is cordoned"}},
+		"a claim and a pod of one name": {func(w *whyFacts) {
+			w.pods[0].Name, w.pods[0].Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "log", "gone"
+		}, "log", []string{"claim shop/log: 4 GiB", "it is bound to pvc-2", "claim gone does not exist, and pod log waits for it"}},
+		"a claim that is being deleted": {func(w *whyFacts) {
+			w.claims, w.pods[0].Spec.Volumes = w.claims[1:], w.pods[0].Spec.Volumes[1:]
+			w.claims[0].DeletionTimestamp = &metav1.Time{Time: now}
+		}, "db-0", []string{"its claim log is being deleted"}},
+		"a pod without claims": {func(w *whyFacts) { w.pods[0].Spec.Volumes = nil }, "db-0", []string{"pod shop/db-0\n  cause: the scheduler has written nothing about the pod"}},
 	} {
-		if _, err := ask.w.named(ask.name); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("why %s: %v, want %q", ask.name, err, want)
+		w := waitingShop()
+		w.pods[0].Status.Phase, w.nodes[1].Spec.Unschedulable = corev1.PodPending, true
+		test.change(w)
+		got := explained(t, w, test.ask)
+		for _, want := range test.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, got)
+			}
 		}
+	}
+}
+
+// TestWhyQuotesEventsFirst: the events of the claim, and the state of csi-provisioner on the selected node, come before what the page suggests.
+func TestWhyQuotesEventsFirst(t *testing.T) {
+	w := waitingShop()
+	w.now, w.drivers = now, sound().pods
+	claim := &w.claims[0]
+	claim.UID, claim.Annotations = "c", map[string]string{api.AnnotationSelectedNode: "node-2"}
+	claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
+	if got := explained(t, w, "data"); !strings.Contains(got, "why it does not exist yet is unknown") || !strings.Contains(got, "kubectl -n nodelvm-system logs nodelvm-node-2 -c csi-provisioner") {
+		t.Errorf("without an event:\n%s", got)
+	}
+	w.drivers[1].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "csi-provisioner", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+	if got := explained(t, w, "data"); !strings.Contains(got, "cause: node node-2 is selected for the volume: csi-provisioner does not run there: its container csi-provisioner waits (CrashLoopBackOff)") {
+		t.Errorf("with a crashed csi-provisioner:\n%s", got)
+	}
+	w.events = map[types.UID][]corev1.Event{"c": {{Type: corev1.EventTypeWarning, Reason: "ProvisioningFailed", Count: 6, LastTimestamp: metav1.NewTime(now.Add(-6 * time.Second)),
+		Source: corev1.EventSource{Component: "nodelvm.io_nodelvm-node-2_0d9f"}, Message: `failed to provision volume with StorageClass "local": rpc error: code = Internal desc = no dm-thin-pool`}}}
+	if got := explained(t, w, "data"); !strings.Contains(got, "for db-0\n  cause: node-2's driver refused 6 times, last 6 s ago: no dm-thin-pool\n") {
+		t.Errorf("with an event:\n%s", got)
+	}
+}
+
+// TestWhyOfAnEncryptedClass: the admission policy refuses the volume, and no event says so.
+func TestWhyOfAnEncryptedClass(t *testing.T) {
+	w := waitingShop()
+	w.classes[0].Parameters[api.ParameterEncryption], w.keyPolicy = "luks2", policyOf("['other']")
+	if got := explained(t, w, "data"); !strings.Contains(got, "cause: its volumes are encrypted, and the admission policy nodelvm-node-restriction does not name the class") {
+		t.Error(got)
+	}
+}
+
+// TestWhyAddsUpWaitingClaims: both claims of the pod wait, and fit only apart.
+func TestWhyAddsUpWaitingClaims(t *testing.T) {
+	w := waitingShop()
+	for i, size := range []string{"50Gi", "40Gi"} {
+		w.claims[i].Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(size)
+		w.claims[i].Spec.VolumeName, w.claims[i].Status.Phase = "", corev1.ClaimPending
+	}
+	w.claims[1].Spec.StorageClassName = ptr.To("local")
+	if got := explained(t, w, "data"); !strings.Contains(got, "node-2: the pod's claims data, log request 90 GiB together, and it has capacity for 80 GiB of StorageClass local") {
+		t.Errorf("of one class:\n%s", got)
+	}
+	w.classes = append(w.classes, class("other", map[string]string{"volumeGroup": "vg-data"}))
+	w.claims[1].Spec.StorageClassName = ptr.To("other")
+	for i := range w.answers {
+		w.answers[i].page.Classes = append(w.answers[i].page.Classes, statuspage.Class{Name: "other", Offers: w.answers[i].page.Classes[0].Offers})
+	}
+	if got := explained(t, w, "data"); !strings.Contains(got, "request 90 GiB together, and volume group vg-data has 80 GiB free") {
+		t.Errorf("of two classes:\n%s", got)
+	}
+	w.claims[1].Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "ReplicationDestination", Name: "r"}
+	if got := explained(t, w, "data"); strings.Contains(got, "together") {
+		t.Errorf("csi-provisioner creates no volume for a populated claim:\n%s", got)
+	}
+}
+
+// TestWhyOfANodeWithAnUnreadableDisk: a disk that the driver cannot read says nothing about a group that it serves the class from.
+func TestWhyOfANodeWithAnUnreadableDisk(t *testing.T) {
+	w := waitingShop()
+	w.answers[0].page.Unread = []string{"/dev/sdc: input/output error"}
+	if got := explained(t, w, "data"); strings.Contains(got, "/dev/sdc") || !strings.Contains(got, "node-1: volume group vg-data has capacity for a volume of at most 80 GiB") {
+		t.Errorf("with the group:\n%s", got)
+	}
+	w.answers[0].page.Classes[0].Offers = nil
+	if got := explained(t, w, "data"); !strings.Contains(got, "node-1: cannot read a disk: /dev/sdc") || strings.Contains(got, "node-1: it has no volume group") {
+		t.Errorf("without the group:\n%s", got)
 	}
 }
 
@@ -137,7 +226,7 @@ func TestDoctorReportsABoundedNumberOfClaims(t *testing.T) {
 	unused.Name = "unused"
 	f.claims = append(f.claims, unused)
 	findings := examine(f).Findings
-	if len(findings) != claimsReported+1 || !strings.Contains(findings[claimsReported].What, "up to 81 more claims") {
+	if len(findings) != claimsReported+1 || !strings.Contains(findings[claimsReported].What, "80 more claims") {
 		t.Errorf("%d findings, the last of them %+v", len(findings), findings[len(findings)-1])
 	}
 	for i := range f.answers {
