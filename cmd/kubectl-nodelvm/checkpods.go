@@ -13,25 +13,32 @@ import (
 	"github.com/nodelvm/nodelvm/pending"
 )
 
-// checkBudgets reports PodDisruptionBudgets that never allow the eviction of a pod with a volume: a drain of its node never ends.
+// checkBudgets reports PodDisruptionBudgets that require all of their pods, one of which has a volume: a drain of its node waits. It leaves
+// out what an operator manages: it may let another pod take over when the node is cordoned, and the budget then selects that one.
 func checkBudgets(f *facts, found func(where, what, fix string)) {
 	ours := f.volumesByClaim()
 	for _, budget := range f.budgets {
 		s := budget.Status
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-		if err != nil || s.ExpectedPods == 0 || s.DesiredHealthy < s.ExpectedPods {
+		if err != nil || s.ExpectedPods == 0 || s.DesiredHealthy < s.ExpectedPods || len(budget.OwnerReferences) > 0 {
 			continue
 		}
 		i := slices.IndexFunc(f.users, func(pod corev1.Pod) bool {
-			return pod.Namespace == budget.Namespace && selector.Matches(labels.Set(pod.Labels)) &&
+			return pod.Namespace == budget.Namespace && selector.Matches(labels.Set(pod.Labels)) && !isOfOperator(&pod) &&
 				slices.ContainsFunc(pending.ClaimNames(&pod), func(name string) bool { return ours[pod.Namespace+"/"+name] != nil })
 		})
 		if i >= 0 {
 			found("PodDisruptionBudget "+budget.Namespace+"/"+budget.Name,
-				fmt.Sprintf("it requires %d of %d pods, so no pod can be evicted: kubectl drain of node %s waits for pod %s", s.DesiredHealthy, s.ExpectedPods, cmp.Or(f.users[i].Spec.NodeName, "(none yet)"), f.users[i].Name),
-				"before a drain, add a replica, lower minAvailable or raise maxUnavailable; or delete the pod yourself (kubectl delete pod ignores budgets)")
+				fmt.Sprintf("it requires %d of %d pods, so no pod can be evicted now: kubectl drain of node %s waits for pod %s", s.DesiredHealthy, s.ExpectedPods, cmp.Or(f.users[i].Spec.NodeName, "(none yet)"), f.users[i].Name),
+				"before a drain, add a replica, lower minAvailable or raise maxUnavailable, unless the program that created the budget moves the pod's role to another pod")
 		}
 	}
+}
+
+// isOfOperator reports whether a pod's controller is none of Kubernetes' own.
+func isOfOperator(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && !slices.Contains([]string{"v1", "apps/v1", "batch/v1"}, owner.APIVersion)
 }
 
 // checkBlockDevices reports containers that fail, have a raw block volume, and do not run as root: the device belongs to root, and

@@ -51,6 +51,14 @@ func TestDoctorIgnoresPodsThatWork(t *testing.T) {
 		"budget of pods without volumes": func(f *facts) {
 			f.users, f.budgets = []corev1.Pod{userOf("other", "db-0")}, []policyv1.PodDisruptionBudget{budget("b", 1, 1)}
 		},
+		"budget of an operator": func(f *facts) {
+			f.users, f.budgets = []corev1.Pod{userOf("data-db-0", "db-0")}, []policyv1.PodDisruptionBudget{budget("primary", 1, 1)}
+			f.budgets[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "postgresql.cnpg.io/v1", Kind: "Cluster", Name: "pg", Controller: ptr.To(true)}}
+		},
+		"budget of an operator's pods": func(f *facts) {
+			f.users, f.budgets = []corev1.Pod{userOf("data-db-0", "db-0")}, []policyv1.PodDisruptionBudget{budget("primary", 1, 1)}
+			f.users[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "postgresql.cnpg.io/v1", Kind: "Cluster", Name: "pg", Controller: ptr.To(true)}}
+		},
 		"root": func(f *facts) {
 			pod := failingBlockPod()
 			pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To(int64(0))}

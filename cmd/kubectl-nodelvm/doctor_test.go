@@ -120,7 +120,7 @@ var faults = []fault{
 	{"budget that blocks a drain", func(f *facts) {
 		f.users = []corev1.Pod{userOf("data-db-0", "db-0")}
 		f.budgets = []policyv1.PodDisruptionBudget{budget("always", 1, 1)}
-	}, "disruption budgets", "PodDisruptionBudget shop/always", "requires 1 of 1 pods, so no pod can be evicted: kubectl drain of node node-1 waits for pod db-0"},
+	}, "disruption budgets", "PodDisruptionBudget shop/always", "requires 1 of 1 pods, so no pod can be evicted now: kubectl drain of node node-1 waits for pod db-0"},
 	{"raw block volume for a user other than root", func(f *facts) {
 		f.users = []corev1.Pod{failingBlockPod()}
 	}, "raw block volumes", "pod shop/db-0", "its container c fails, and does not run as root: it cannot open the raw block volume of claim data-db-0"},
