@@ -141,30 +141,30 @@ func checkNodesAnswer(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkRegistration checks whether the driver is registered with each kubelet.
+// checkRegistration checks whether each CSINode names the driver. The kubelet starts pods with volumes if the driver is registered with it;
+// CSINode is what it tells csi-provisioner.
 func checkRegistration(f *facts, found func(where, what, fix string)) {
 	registered := map[string]bool{}
 	for _, n := range f.csiNodes {
 		registered[n.Name] = slices.ContainsFunc(n.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == api.DriverName })
 	}
 	for _, a := range f.answers {
-		if registered[a.node] || f.unreadable[theCSINodes] {
+		if registered[a.node] || f.unreadable[theCSINodes] || a.err != nil { // checkNodesAnswer reports the error
 			continue
 		}
-		fix := "read the log of the driver there, and of its kubelet"
-		if a.err == nil {
-			switch r := a.page.Checks.Registration; r.State {
-			case statuspage.RegistrationRefused:
-				fix = "the kubelet refused it (" + r.Error + "): " + fix
-			case statuspage.RegistrationWaiting:
-				fix = "the kubelet has never contacted the driver: set kubeletDir to its root directory (--root-dir of the kubelet; the driver uses " + a.page.Checks.Kubelet.Path + ")"
-			case statuspage.RegistrationElsewhere:
-				fix = "a node-driver-registrar must register the driver (--kubelet-registration=false): check whether one runs"
-			case statuspage.RegistrationDone:
-				fix = "the kubelet accepted the driver and may be restarting; " + fix
-			}
+		const logs = "read the log of the driver there, and of its kubelet"
+		effect, fix := "no pod with a volume starts there", logs
+		switch r := a.page.Checks.Registration; r.State {
+		case statuspage.RegistrationRefused:
+			fix = "the kubelet refused it (" + r.Error + "): " + logs
+		case statuspage.RegistrationWaiting:
+			fix = "the kubelet has never contacted the driver: set kubeletDir to its root directory (--root-dir of the kubelet; the driver uses " + a.page.Checks.Kubelet.Path + ")"
+		case statuspage.RegistrationElsewhere:
+			effect, fix = "csi-provisioner creates no volume there", "a node-driver-registrar must register the driver (--kubelet-registration=false): check whether one runs"
+		case statuspage.RegistrationDone:
+			effect, fix = "csi-provisioner creates no volume there", "the kubelet has accepted the driver, and names it in CSINode at each registration: restart the kubelet, or the driver's pod, on "+a.node
 		}
-		found(a.node, "the driver is not registered with the kubelet (CSINode "+a.node+" does not name "+api.DriverName+"): no pod with a volume starts there", fix)
+		found(a.node, "CSINode "+a.node+" does not name "+api.DriverName+": "+effect, fix)
 	}
 }
 

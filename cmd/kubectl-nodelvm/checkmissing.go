@@ -49,8 +49,9 @@ func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 				"bring the node back, or find out why the DaemonSet leaves it out (nodeSelector, affinity, tolerations); if the node is lost, see docs/howto/lost-nodes.md")
 		case slices.ContainsFunc(f.answers[i].page.Conditions, func(x statuspage.Condition) bool { return x.Volume == pv.Spec.CSI.VolumeHandle }): // checkConditions
 		case f.answers[i].gap() == "" && !slices.ContainsFunc(f.answers[i].page.Volumes, func(v inventory.Volume) bool { return v.ID == pv.Spec.CSI.VolumeHandle }):
-			found(where, fmt.Sprintf("its volume %s is not on the disks of %s: the volume group is missing, or the volume was removed", pv.Spec.CSI.VolumeHandle, node),
-				"bring the disks back; if they are lost, the data is in a backup, if there is one: see docs/howto/lost-nodes.md")
+			if is := absenceOf(&pv, f.answers[i]); !is.reported {
+				found(where, is.what, is.fix)
+			}
 		}
 	}
 }

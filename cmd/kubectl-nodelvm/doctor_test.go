@@ -75,11 +75,11 @@ var faults = []fault{
 	{"a content made by hand for a snapshot that is nowhere", func(f *facts) { f.contents[0].Labels, f.contents[0].Spec.Source.SnapshotHandle = nil, "vg/lost" },
 		"snapshots", "VolumeSnapshotContent snapcontent-snap-1", "no node has its snapshot vg/lost"},
 	{"driver not registered", func(f *facts) { f.csiNodes[1].Spec.Drivers = nil },
-		"registration", "node-2", "CSINode node-2 does not name nodelvm.io"},
+		"registration", "node-2", "CSINode node-2 does not name nodelvm.io: csi-provisioner creates no volume there"},
 	{"registration refused", func(f *facts) {
 		f.csiNodes = f.csiNodes[:1]
 		f.answers[1].page.Checks.Registration = statuspage.Registration{State: statuspage.RegistrationRefused, Error: "bad socket"}
-	}, "registration", "node-2", "not registered"},
+	}, "registration", "node-2", "CSINode node-2 does not name nodelvm.io: no pod with a volume starts there"},
 	{"no CSIDriver", func(f *facts) { f.driver = nil }, "driver object", "CSIDriver nodelvm.io", "no CSIDriver object"},
 	{"attachRequired", func(f *facts) { f.driver.Spec.AttachRequired = nil }, "driver object", "CSIDriver nodelvm.io", "attachRequired is true"},
 	{"no storageCapacity", func(f *facts) { f.driver.Spec.StorageCapacity = ptr.To(false) }, "driver object", "CSIDriver nodelvm.io", "storageCapacity"},
@@ -90,7 +90,26 @@ var faults = []fault{
 	{"node without a pod", func(f *facts) {
 		f.daemonSet.Status.DesiredNumberScheduled, f.pods, f.answers, f.classes = 1, f.pods[:1], f.answers[:1], f.classes[:1]
 	}, "lost volumes", "claim shop/data-db-1", `no driver pod runs on "node-2"`},
-	{"lost volume", func(f *facts) { f.answers[0].page.Volumes = nil }, "lost volumes", "claim shop/data-db-0", "its volume " + vg1 + "/pvc-1 is not on the disks of node-1"},
+	{"lost volume", func(f *facts) { f.answers[0].page.Volumes = nil }, "lost volumes", "claim shop/data-db-0",
+		"volume group vg-data is on node-1, and has no logical volume pvc-1 of the driver: it was removed, or an older state of the group's metadata was restored"},
+	{"lost group", func(f *facts) {
+		f.answers, f.volumes, f.classes = f.answers[:1], f.volumes[:1], nil
+		f.answers[0].page.Groups, f.answers[0].page.Volumes, f.answers[0].page.Classes = nil, nil, nil
+		f.volumes[0].Spec.CSI.VolumeAttributes = map[string]string{api.AttributeVolumeGroup: "vg-data"}
+	}, "lost volumes", "claim shop/data-db-0", "its volume group vg-data is not on the disks of node-1"},
+	{"renamed volume", func(f *facts) {
+		v := &f.answers[0].page.Volumes[0]
+		v.ID, v.LV = vg1+"/mine", "mine"
+		f.volumes[0].Spec.CSI.VolumeAttributes = map[string]string{api.AttributeUUID: v.UUID}
+	}, "lost volumes", "claim shop/data-db-0", "its logical volume vg-data/pvc-1 on node-1 was renamed to mine"},
+	{"volume without its tags", func(f *facts) {
+		f.answers[0].page.Volumes = nil
+		f.answers[0].page.Groups[0].PVs = []inventory.PV{{UUID: "a", Device: "/dev/sda", Allocated: []inventory.ExtentRange{{Count: 1, LV: "pvc-1"}}}}
+	}, "lost volumes", "claim shop/data-db-0", "its logical volume vg-data/pvc-1 is on node-1, without valid tags of the driver"},
+	{"volume whose state tag was removed", func(f *facts) {
+		f.answers[0].page.Volumes = nil
+		f.answers[0].page.Damaged = []string{"logical volume vg-data/pvc-1 has no tag nodelvm.state"}
+	}, "invalid tags", "node-1", "vg-data/pvc-1 has no tag"},
 	{"affinity of several nodes", func(f *facts) {
 		terms := &f.volumes[0].Spec.NodeAffinity.Required.NodeSelectorTerms
 		*terms = append(*terms, f.volumes[1].Spec.NodeAffinity.Required.NodeSelectorTerms...)

@@ -118,7 +118,7 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 		case answers[i].err != nil:
 			row.sick(unknown, "the node did not answer: "+answers[i].err.Error())
 		default:
-			row.fill(answers[i])
+			row.fill(&pv, answers[i])
 		}
 		switch phase := cmp.Or(pv.Status.Phase, corev1.VolumePending); phase {
 		case corev1.VolumeBound:
@@ -169,7 +169,7 @@ func (r *volumeRow) sick(word, text string) {
 }
 
 // fill adds what the volume's node reports.
-func (r *volumeRow) fill(a answer) {
+func (r *volumeRow) fill(pv *corev1.PersistentVolume, a answer) {
 	i := slices.IndexFunc(a.page.Volumes, func(v inventory.Volume) bool { return v.ID == r.Handle })
 	for _, f := range a.page.Conditions {
 		if i < 0 && f.Volume == r.Handle {
@@ -184,7 +184,8 @@ func (r *volumeRow) fill(a answer) {
 		return
 	}
 	if i < 0 {
-		r.sick("lost", "the volume is not on its node: its volume group is missing (a lost disk, a reinstalled node), or lvremove removed it")
+		is := absenceOf(pv, a)
+		r.sick(is.status, is.what)
 		return
 	}
 	v := a.page.Volumes[i]

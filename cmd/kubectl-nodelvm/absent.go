@@ -1,0 +1,68 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
+	"github.com/nodelvm/nodelvm/lvm/inventory"
+)
+
+// absence is why a node's complete report lacks a volume.
+type absence struct {
+	status    string // of the table of volumes
+	what, fix string
+	reported  bool // the check of invalid tags reports it
+}
+
+// Statuses of volumes that their node does not have.
+const (
+	statusLost    = "lost"
+	statusRenamed = "renamed"
+	statusNoTags  = "no valid tags"
+)
+
+// absenceOf says which part of the handle is absent: the group, the logical volume, or the driver's tags.
+func absenceOf(pv *corev1.PersistentVolume, a answer) absence {
+	group, lv, _ := strings.Cut(pv.Spec.CSI.VolumeHandle, "/")
+	i := slices.IndexFunc(a.page.Groups, func(g inventory.Group) bool { return string(g.UUID) == group })
+	if i < 0 {
+		name := cmp.Or(pv.Spec.CSI.VolumeAttributes[api.AttributeVolumeGroup], group)
+		return absence{status: statusLost, what: fmt.Sprintf("its volume group %s is not on the disks of %s", name, a.node),
+			fix: "bring the disks back; if they are lost, the data is in a backup, if there is one: see docs/howto/lost-nodes.md"}
+	}
+	g := a.page.Groups[i]
+	renamed := slices.IndexFunc(a.page.Volumes, func(v inventory.Volume) bool {
+		return v.UUID != "" && v.UUID == pv.Spec.CSI.VolumeAttributes[api.AttributeUUID] && strings.HasPrefix(v.ID, group+"/")
+	})
+	switch where := string(g.Name) + "/" + lv; {
+	case renamed >= 0:
+		now := a.page.Volumes[renamed].LV
+		return absence{status: statusRenamed, what: fmt.Sprintf("its logical volume %s on %s was renamed to %s", where, a.node, now),
+			fix: fmt.Sprintf("on %s: lvrename %s %s %s", a.node, printable.ShellWord(string(g.Name)), printable.ShellWord(now), printable.ShellWord(lv))}
+	case slices.ContainsFunc(a.page.Damaged, func(text string) bool { return slices.Contains(wordsOf(text), lv) }):
+		return absence{status: statusNoTags, what: "the driver's tags of its logical volume " + where + " are invalid", fix: "kubectl nodelvm doctor", reported: true}
+	case hasExtents(g, lv):
+		return absence{status: statusNoTags, what: fmt.Sprintf("its logical volume %s is on %s, without valid tags of the driver", where, a.node),
+			fix: fmt.Sprintf("restore its tags (lvchange --addtag): /var/lib/nodelvm/backup/%s on the node has those of the driver's last change", printable.ShellWord(string(g.Name)))}
+	}
+	return absence{status: statusLost, what: fmt.Sprintf("volume group %s is on %s, and has no logical volume %s of the driver: it was removed, or an older state of the group's metadata was restored", g.Name, a.node, lv),
+		fix: "if metadata was restored, see docs/howto/replace-disk.md#lvms-metadata-from-a-backup; otherwise the data is in a backup, if there is one: see docs/howto/lost-nodes.md"}
+}
+
+// hasExtents reports whether a logical volume of that name has extents of the group. Thin volumes have none of their own.
+func hasExtents(g inventory.Group, lv string) bool {
+	return slices.ContainsFunc(g.PVs, func(pv inventory.PV) bool {
+		return slices.ContainsFunc(pv.Allocated, func(r inventory.ExtentRange) bool { return cmp.Or(r.Owner, r.LV) == lv })
+	})
+}
+
+// wordsOf returns the words of a sentence, and the parts of "group/volume".
+func wordsOf(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" /:,;()\"", r) })
+}
