@@ -132,9 +132,12 @@ func checkRights(f *facts, found func(where, what, fix string)) {
 // checkNodesAnswer checks whether each driver serves its status page and is ready.
 func checkNodesAnswer(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.answers {
+		deleted := len(f.nodes) > 0 && !slices.ContainsFunc(f.nodes, func(n corev1.Node) bool { return n.Name == a.node })
 		switch {
+		case a.err != nil && deleted:
+			found(a.node, a.err.Error()+"; its Node object is deleted", "if the node exists, restart its kubelet, which creates the object again; if it is lost: docs/howto/lost-nodes.md")
 		case a.err != nil:
-			found(a.node, "the driver does not answer: "+a.err.Error(), "kubectl describe node "+a.node+"; read the driver's log there")
+			found(a.node, a.err.Error(), "kubectl describe node "+a.node+"; read the driver's log there")
 		case a.page.NotReady != "":
 			found(a.node, "the driver is not ready: "+a.page.NotReady, "resolve that; the driver then continues")
 		}

@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -17,26 +19,41 @@ import (
 
 // checkModules reports missing kernel modules that the classes' layouts need.
 func checkModules(f *facts, found func(where, what, fix string)) {
-	needs := map[string]string{statuspage.ModuleDM: "every volume"}
+	needs := map[string][]string{}
 	for _, class := range f.classes {
 		switch has := (lvm.Class{Layout: lvm.Layout(class.Parameters[api.ParameterLayout])}); {
 		case has.Layout == lvm.LayoutThin:
-			needs[statuspage.ModuleThinPool] = "the storage class " + class.Name
+			needs[statuspage.ModuleThinPool] = append(needs[statuspage.ModuleThinPool], class.Name)
 		case has.IsRAID():
-			needs[statuspage.ModuleRAID] = "the storage class " + class.Name
+			needs[statuspage.ModuleRAID] = append(needs[statuspage.ModuleRAID], class.Name)
 		}
 		if class.Parameters[api.ParameterEncryption] != "" {
-			needs[statuspage.ModuleCrypt] = "the storage class " + class.Name
+			needs[statuspage.ModuleCrypt] = append(needs[statuspage.ModuleCrypt], class.Name)
 		}
 	}
 	for _, a := range f.answering() {
 		for _, m := range a.page.Checks.Modules {
-			if needs[m.Name] != "" && m.State == statuspage.ModuleMissing {
-				found(a.node, fmt.Sprintf("the kernel %s has no module %s, which %s needs", a.page.Checks.Kernel, m.Name, needs[m.Name]),
+			need := "every volume needs"
+			if m.Name != statuspage.ModuleDM {
+				need = neededBy(needs[m.Name])
+			}
+			if need != "" && m.State == statuspage.ModuleMissing {
+				found(a.node, fmt.Sprintf("the kernel %s has no module %s, which %s", a.page.Checks.Kernel, m.Name, need),
 					"install the package with the kernel's extra modules (linux-modules-extra, kernel-modules), or boot the kernel that /lib/modules belongs to")
 			}
 		}
 	}
+}
+
+// neededBy returns "StorageClass a needs", or "StorageClasses a, b need"; "": there is no class.
+func neededBy(classes []string) string {
+	switch len(classes) {
+	case 0:
+		return ""
+	case 1:
+		return classWords(classes) + " needs"
+	}
+	return classWords(classes) + " need"
 }
 
 // checkClasses checks the binding mode, the key policy and the parameters of the storage classes.
@@ -77,12 +94,20 @@ func poolOf(parameters map[string]string) string {
 	}
 }
 
-// concerns returns why the driver uses a group, because a class names it or a volume is in it; "" if it does not use it.
+// concerns returns why the driver uses a group, because classes name it or a volume is in it; "" if it does not use it.
 func concerns(page statuspage.Page, group inventory.Group) string {
+	var served []string
 	for _, class := range page.Classes {
 		if slices.ContainsFunc(class.Offers, func(o inventory.Offer) bool { return o.Group == group.Name }) {
-			return "the storage class " + class.Name + " is served from it"
+			served = append(served, class.Name)
 		}
+	}
+	switch len(served) {
+	case 0:
+	case 1:
+		return classWords(served) + " is served from it"
+	default:
+		return classWords(served) + " are served from it"
 	}
 	for _, v := range page.Volumes {
 		if strings.HasPrefix(v.ID, string(group.UUID)+"/") {
@@ -182,7 +207,6 @@ func bindsAtOnce(class storagev1.StorageClass) bool {
 
 // checkCapacity compares the published capacity with that of the nodes. A class that binds immediately has no published capacity.
 func checkCapacity(f *facts, found func(where, what, fix string)) {
-	const fix = "see the log of csi-provisioner in the driver's pod on that node"
 	if f.unreadable[theCapacities] {
 		return
 	}
@@ -199,6 +223,7 @@ func checkCapacity(f *facts, found func(where, what, fix string)) {
 	for _, class := range f.classes {
 		atOnce[class.Name] = bindsAtOnce(class)
 	}
+	unpublished := map[string][]string{} // classes by node
 	for _, a := range f.answering() {
 		for _, class := range a.page.Classes {
 			var largest inventory.Bytes
@@ -207,13 +232,37 @@ func checkCapacity(f *facts, found func(where, what, fix string)) {
 			}
 			c := published[key{a.node, class.Name}]
 			switch {
-			case class.Error != "", len(class.Offers) == 0 && a.gap() != "", atOnce[class.Name]:
+			case class.Error != "", len(class.Offers) == 0 && a.gap() != "", atOnce[class.Name], f.provisionerFaultOf(a) != "":
 			case c == nil && len(class.Offers) > 0:
-				found(a.node, "no CSIStorageCapacity publishes its capacity for the storage class "+class.Name+": the scheduler puts no pod with such a claim there", fix)
+				unpublished[a.node] = append(unpublished[a.node], class.Name)
 			case c != nil && c.MaximumVolumeSize != nil && inventory.Bytes(c.MaximumVolumeSize.Value()) > largest:
 				found(a.node, fmt.Sprintf("CSIStorageCapacity publishes a maximum volume size of %s for the storage class %s (object %s), but the node has %s",
-					inventory.Bytes(c.MaximumVolumeSize.Value()), class.Name, c.Name, largest), fix)
+					inventory.Bytes(c.MaximumVolumeSize.Value()), class.Name, c.Name, largest), capacityFix)
 			}
 		}
 	}
+	reportUnpublished(unpublished, found)
+}
+
+const capacityFix = "see the log of csi-provisioner in the driver's pod on that node"
+
+// reportUnpublished reports the nodes that publish no capacity, together where the classes are the same.
+func reportUnpublished(classesOf map[string][]string, found func(where, what, fix string)) {
+	nodesOf := map[string][]string{}
+	for _, node := range slices.Sorted(maps.Keys(classesOf)) {
+		classes := classWords(classesOf[node])
+		nodesOf[classes] = append(nodesOf[classes], node)
+	}
+	for _, classes := range slices.Sorted(maps.Keys(nodesOf)) {
+		found(classes, "no CSIStorageCapacity publishes the capacity of "+nodeWords(nodesOf[classes])+": the scheduler puts no pod with such a claim there", capacityFix)
+	}
+}
+
+// provisionerFaultOf returns why csi-provisioner beside a driver does not run; "": it runs. checkDaemonSet reports it.
+func (f *facts) provisionerFaultOf(a answer) string {
+	i := slices.IndexFunc(f.pods, func(pod corev1.Pod) bool { return pod.Name == a.pod })
+	if i < 0 {
+		return ""
+	}
+	return provisionerFault(&f.pods[i])
 }

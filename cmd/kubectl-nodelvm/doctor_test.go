@@ -34,18 +34,18 @@ type fault struct {
 // faults are planted one at a time in the sound cluster. Exactly one check must report each, with this text.
 var faults = []fault{
 	{"missing kernel module", func(f *facts) { f.answers[1].page.Checks.Modules[1].State = statuspage.ModuleMissing },
-		"kernel modules", "node-2", "the kernel 6.1.0-1-amd64 has no module dm-thin-pool, which the storage class thin needs"},
+		"kernel modules", "node-2", "the kernel 6.1.0-1-amd64 has no module dm-thin-pool, which StorageClass thin needs"},
 	{"missing module for RAID", func(f *facts) {
 		f.classes[0].Parameters["layout"] = "raid1"
 		f.answers, f.volumes = f.answers[:1], f.volumes[:1]
 	},
-		"kernel modules", "node-1", "no module dm-raid, which the storage class local needs"},
+		"kernel modules", "node-1", "no module dm-raid, which StorageClass local needs"},
 	{"no group", func(f *facts) {
 		f.classes = append(f.classes, class("archive", map[string]string{"volumeGroup": "vg-slow"}))
 		for i := range f.answers {
 			f.answers[i].page.Classes = append(f.answers[i].page.Classes, statuspage.Class{Name: "archive"})
 		}
-	}, "groups of classes", "StorageClass archive", `none of the 2 answering nodes has the volume group "vg-slow"`},
+	}, "groups of classes", "StorageClass archive", `none of the 2 nodes that report their groups has the volume group "vg-slow": claims stay Pending`},
 	{"two groups of one name", func(f *facts) {
 		f.answers[0].page.Groups[0].Problem = "2 volume groups on this node have the name vg-data: rename one (vgrename UUID NEWNAME)"
 		f.answers[0].page.Classes[0].Offers[0].Obstacle = f.answers[0].page.Groups[0].Problem
@@ -181,6 +181,10 @@ var faults = []fault{
 		f.events = map[types.UID][]corev1.Event{"p": {warning("VolumeResizeFailed", `NodeExpandVolume failed for volume "pvc-1": another key`, 6)}}
 	}, "expansions", "claim shop/data-db-0", "another key (6 s ago)"},
 	{"silent node", silence, "nodes answer", "node-2", "has not answered within 10s"},
+	{"deleted Node object", func(f *facts) {
+		silence(f)
+		f.nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}}
+	}, "nodes answer", "node-2", "its Node object is deleted"},
 	{"driver that is not ready", func(f *facts) { f.answers[1].page.NotReady = "device-mapper is not in this kernel" },
 		"nodes answer", "node-2", "device-mapper is not in this kernel"},
 	{"immediate class", func(f *facts) {
@@ -204,7 +208,12 @@ var faults = []fault{
 	},
 		"groups of classes", "node-1", "no capacity for StorageClass local: volume group vg-data has 1 disks"},
 	{"full metadata area", func(f *facts) { f.answers[0].page.Groups[0].MetadataFree = MiB }, "volume groups", "node-1, volume group vg-data", "metadata area is nearly full"},
-	{"no capacity", func(f *facts) { f.capacities = f.capacities[1:] }, "capacity", "node-1", "no CSIStorageCapacity publishes its capacity for the storage class local"},
+	{"no capacity", func(f *facts) { f.capacities = f.capacities[1:] }, "capacity", "StorageClass local", "no CSIStorageCapacity publishes the capacity of node-1: the scheduler puts no pod"},
+	{"no capacity anywhere", func(f *facts) { f.capacities = nil }, "capacity", "StorageClasses local, thin", "no CSIStorageCapacity publishes the capacity of node-1, node-2: the scheduler puts no pod"},
+	{"csi-provisioner that crashes, and publishes nothing", func(f *facts) {
+		f.capacities = f.capacities[2:]
+		f.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "csi-provisioner", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+	}, "daemonset", "node-1", "its container csi-provisioner waits (CrashLoopBackOff)"},
 	{"capacity older than the group", func(f *facts) {
 		f.answers[1].page.Classes[0].Offers[0].Largest = 5 * GiB
 	}, "capacity", "node-2", "a maximum volume size of 80 GiB for the storage class local (object csisc-node-2local), but the node has 5 GiB"},
@@ -259,7 +268,7 @@ var faults = []fault{
 				f.answers[i].page.Classes = append(f.answers[i].page.Classes, statuspage.Class{Name: name})
 			}
 		}
-	}, "groups of classes", "StorageClasses archive, cold", `none of the 2 answering nodes has a volume group with the LVM tag "slow"`},
+	}, "groups of classes", "StorageClasses archive, cold", `none of the 2 nodes that report their groups has a volume group with the LVM tag "slow"`},
 	{"declared group that cannot be created", func(f *facts) {
 		f.classes = append(f.classes, class("archive", map[string]string{"volumeGroup": "vg-slow"}))
 		for i := range f.answers {
@@ -349,6 +358,39 @@ func TestDoctorUnreadableObjects(t *testing.T) {
 	f.unreadable = map[string]bool{theDriver: true, theDaemonSets: true, theCSINodes: true, theCapacities: true}
 	if found := examine(f).Findings; len(found) > 0 {
 		t.Errorf("of what could not be read: %+v", found)
+	}
+}
+
+// TestDoctorDoesNotMissAGroupOfASilentNode: the node that does not answer may have the group, and needs no other one.
+func TestDoctorDoesNotMissAGroupOfASilentNode(t *testing.T) {
+	f := sound()
+	f.classes = append(f.classes, class("big", map[string]string{"volumeGroup": "vg-big"}))
+	f.answers[0].page.Classes = append(f.answers[0].page.Classes, statuspage.Class{Name: "big"})
+	silence(f)
+	i := slices.IndexFunc(examine(f).Findings, func(x finding) bool { return x.Check == "groups of classes" })
+	if i < 0 {
+		t.Fatal("nothing is reported")
+	}
+	x := examine(f).Findings[i]
+	if want := `the only node that reports its groups does not have the volume group "vg-big"; whether node-2 has it is unknown`; x.What != want || !strings.HasPrefix(x.Fix, "first find out why node-2 reports nothing") {
+		t.Errorf("%+v, want %q", x, want)
+	}
+}
+
+// TestDoctorNamesEachClass: a finding about several classes names all.
+func TestDoctorNamesEachClass(t *testing.T) {
+	f := sound()
+	f.classes = append(f.classes, class("thin-xfs", map[string]string{"volumeGroup": "@fast", "layout": "thin"}))
+	f.answers[1].page.Checks.Modules[1].State = statuspage.ModuleMissing
+	f.answers[1].page.Groups[0].Problem = "exported"
+	var all string
+	for _, x := range examine(f).Findings {
+		all += x.What + " " + x.Fix + "\n"
+	}
+	for _, want := range []string{"which StorageClasses thin, thin-xfs need", "StorageClasses local, thin are served from it"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in\n%s", want, all)
+		}
 	}
 }
 

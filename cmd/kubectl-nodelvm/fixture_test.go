@@ -148,7 +148,7 @@ func soundPage(node string, vg lvm.VGUUID, v inventory.Volume) statuspage.Page {
 
 // silence replaces the second node's answer by an error.
 func silence(f *facts) {
-	f.answers[1] = answer{node: "node-2", err: errors.New("the driver in pod nodelvm-node-2 has not answered within 10s")}
+	f.answers[1] = answer{node: "node-2", err: errors.New("the driver (pod nodelvm-node-2) has not answered within 10s")}
 }
 
 // Sizes of the fixtures.

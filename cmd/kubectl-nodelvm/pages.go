@@ -92,7 +92,7 @@ func sortAnswers(list []answer) {
 // page reads one node's status page through a port that the API server forwards to the driver's pod.
 func (c *cluster) page(ctx context.Context, pod *corev1.Pod, classes map[string]map[string]string) (page statuspage.Page, err error) {
 	if pod.Status.Phase != corev1.PodRunning {
-		return page, fmt.Errorf("its pod %s is %s", pod.Name, pod.Status.Phase)
+		return page, fmt.Errorf("the driver's pod %s is %s", pod.Name, pod.Status.Phase)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.nodeTimeout)
 	defer cancel()
@@ -104,14 +104,22 @@ func (c *cluster) page(ctx context.Context, pod *corev1.Pod, classes map[string]
 	reply, err := c.client(pod, portOf(pod)).Do(request)
 	switch {
 	case isForbidden(err):
-		return page, fmt.Errorf("you may not read it: you need the right to create pods/portforward in the namespace %s", pod.Namespace)
+		return page, fmt.Errorf("you may not read the driver's status page: you need the right to create pods/portforward in the namespace %s", pod.Namespace)
 	case errors.Is(err, context.DeadlineExceeded):
-		return page, fmt.Errorf("the driver in pod %s has not answered within %s", pod.Name, c.nodeTimeout)
+		return page, fmt.Errorf("the driver (pod %s) has not answered within %s", pod.Name, c.nodeTimeout)
 	case err != nil:
-		return page, fmt.Errorf("the driver in pod %s does not answer: %w", pod.Name, err)
+		return page, fmt.Errorf("the driver (pod %s) does not answer: %w", pod.Name, withoutURL(err))
 	}
 	defer func() { _ = reply.Body.Close() }() // readPage has returned any error
 	return readPage(pod.Name, reply)
+}
+
+// withoutURL returns what net/http's client says without the request: its URL has the parameters of every class.
+func withoutURL(err error) error {
+	if of := (*url.Error)(nil); errors.As(err, &of) {
+		return of.Err
+	}
+	return err
 }
 
 // readPage parses the answer of the driver in a pod.

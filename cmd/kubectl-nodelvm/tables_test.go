@@ -25,7 +25,7 @@ import (
 func troubled() *facts {
 	f := sound()
 	f.pods = append(f.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nodelvm-node-3"}, Spec: corev1.PodSpec{NodeName: "node-3"}})
-	f.answers = append(f.answers, answer{node: "node-3", err: errors.New("the driver in pod nodelvm-node-3 has not answered within 10s")},
+	f.answers = append(f.answers, answer{node: "node-3", err: errors.New("the driver (pod nodelvm-node-3) has not answered within 10s")},
 		answer{node: "node-4", page: statuspage.Page{Node: "node-4", Version: "v0.1.0", Cluster: ours, Time: now, Comparison: &statuspage.Comparison{Time: now}}})
 	f.volumes = append(f.volumes, volume("pvc-3", "node-3", vg1, "shop/data-db-2", "10Gi"), volume("pvc-9", "node-1", vg1, "shop/lost", "1Gi"),
 		volume("pvc-8", "node-5", vg1, "shop/gone", "1Gi"))

@@ -200,7 +200,7 @@ func change(t *testing.T, source *simulated.Source, what string) {
 				Cluster: page.Cluster, State: "ready", Layout: "linear", Size: 1 << 30})
 		})
 	case "silence":
-		source.Silence("node-0002", errors.New("the driver in pod nodelvm-node-0002 has not answered within 10s"))
+		source.Silence("node-0002", errors.New("the driver (pod nodelvm-node-0002) has not answered within 10s"))
 	default:
 		t.Error(fmt.Errorf("unknown change %q", what))
 	}

@@ -1,6 +1,8 @@
 package health
 
 import (
+	"fmt"
+
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/dm"
@@ -27,8 +29,8 @@ func (c *groupCheck) checkThin(p checkedVolume) {
 	case s.IsFailed():
 		c.addPool(lvm.ConditionThinPoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): stop what uses the pool, deactivate its volumes, and repair it with lvconvert --repair %s", name, s.FailureReason(), name)
 	case s.IsFull():
-		c.addPool(lvm.ConditionThinPoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; delete snapshots or volumes, or extend the pool (lvextend -L+SIZE %s; its metadata: lvextend --poolmetadatasize +SIZE %s)",
-			name, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal), name, name)
+		c.addPool(lvm.ConditionThinPoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; %s",
+			name, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal), poolRemedy(c.group, p.lv.Pool))
 	}
 }
 
@@ -51,10 +53,19 @@ func (c *groupCheck) checkPool(name string) *lvm.PoolStatus {
 	case lv.Thin.OvercommitReason != "":
 		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "the driver creates no volume or snapshot: %s", lv.Thin.OvercommitReason)
 	case near: // the driver should have extended it before
-		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "thin pool %[1]s/%[2]s is nearly full: data %[3]s of %[4]s, metadata %[5]s of %[6]s, %[7]s provisioned; delete snapshots or volumes, or extend the pool (lvextend -L+SIZE %[1]s/%[2]s; its metadata: lvextend --poolmetadatasize +SIZE %[1]s/%[2]s)",
-			c.group.Name, name, lvm.Percent(s.DataUsed, s.DataTotal), m.Size, lvm.Percent(s.MetadataUsed, s.MetadataTotal), m.MetadataSize, m.Promised)
+		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, %s provisioned; %s",
+			c.group.Name, name, lvm.Percent(s.DataUsed, s.DataTotal), m.Size, lvm.Percent(s.MetadataUsed, s.MetadataTotal), m.MetadataSize, m.Promised, poolRemedy(c.group, name))
 	}
 	return s
+}
+
+// poolRemedy says how a pool gets space. A group without free extents needs a disk first.
+func poolRemedy(g lvm.Group, pool string) string {
+	disk := ""
+	if g.FreeExtents() == 0 {
+		disk = fmt.Sprintf("add a disk to volume group %s, which has no extent to allocate (vgextend %s DISK), and ", g.Name, g.Name)
+	}
+	return fmt.Sprintf("delete snapshots or volumes, or %[3]sextend the pool (lvextend -L+SIZE %[1]s/%[2]s; its metadata: lvextend --poolmetadatasize +SIZE %[1]s/%[2]s)", g.Name, pool, disk)
 }
 
 // poolMetrics computes the metrics of a pool; s is nil while the pool is not active.

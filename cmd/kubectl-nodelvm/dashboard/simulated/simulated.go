@@ -46,7 +46,7 @@ func New(nodes, volumes int) *Source {
 		s.names = append(s.names, name)
 		s.pages[name] = s.page(i, name, volumes)
 		if i%97 == 8 {
-			s.errors[name] = fmt.Errorf("the driver in pod nodelvm-%s has not answered within 10s", name)
+			s.errors[name] = fmt.Errorf("the driver (pod nodelvm-%s) has not answered within 10s", name)
 		}
 	}
 	s.events = []dashboard.Event{{Time: Start.Add(-time.Hour), Type: "Normal", Reason: "ProvisioningSucceeded", Object: "PersistentVolumeClaim",
