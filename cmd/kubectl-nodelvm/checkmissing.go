@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -54,4 +57,39 @@ func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 			}
 		}
 	}
+}
+
+// checkLostSnapshots checks whether the snapshots are on the nodes that their contents name. The snapshots of a node share a finding.
+func checkLostSnapshots(f *facts, found func(where, what, fix string)) {
+	gone, lost := map[string][]string{}, map[string][]string{} // by node
+	for i := range f.contents {
+		of := &f.contents[i]
+		node, name := of.Labels[api.LabelManagedBy], cmp.Or(of.name(), of.Name)
+		if node == "" || of.Status.SnapshotHandle == "" || of.DeletionTimestamp != nil { // checkSnapshots reports the first
+			continue
+		}
+		at := slices.IndexFunc(f.answers, func(a answer) bool { return a.node == node })
+		switch {
+		case at < 0:
+			gone[node] = append(gone[node], name)
+		case f.answers[at].gap() == "" && !slices.ContainsFunc(f.answers[at].page.Snapshots, func(sn inventory.Snapshot) bool { return sn.ID == of.Status.SnapshotHandle }):
+			lost[node] = append(lost[node], name)
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(gone)) {
+		found("snapshots of "+node, "no driver pod runs on "+node+", which has "+nameSome(gone[node])+": no volume can be restored from them",
+			"bring the node back, or find out why the DaemonSet leaves it out; if the node is lost, delete them (docs/howto/lost-nodes.md)")
+	}
+	for _, node := range slices.Sorted(maps.Keys(lost)) {
+		found("snapshots of "+node, nameSome(lost[node])+" are not on the disks of "+node, "bring the disks back; if they are lost, delete these snapshots")
+	}
+}
+
+// nameSome lists snapshots, the first nodesReported by name.
+func nameSome(names []string) string {
+	slices.Sort(names)
+	if more := len(names) - nodesReported; more > 0 {
+		return fmt.Sprintf("the snapshots %s and %d more", strings.Join(names[:nodesReported], ", "), more)
+	}
+	return "the snapshots " + strings.Join(names, ", ")
 }

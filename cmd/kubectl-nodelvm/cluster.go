@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -102,7 +103,22 @@ type content struct {
 	} `json:"spec"`
 	Status struct {
 		SnapshotHandle string `json:"snapshotHandle"`
+		RestoreSize    int64  `json:"restoreSize"`  // bytes
+		CreationTime   int64  `json:"creationTime"` // nanoseconds since 1970
 	} `json:"status"`
+}
+
+// name returns the namespace/name of the VolumeSnapshot; "": the content names none.
+func (c *content) name() string {
+	if c.Spec.VolumeSnapshotRef.Name == "" {
+		return ""
+	}
+	return c.Spec.VolumeSnapshotRef.Namespace + "/" + c.Spec.VolumeSnapshotRef.Name
+}
+
+// handle returns the snapshot's handle; "": it is not taken yet.
+func (c *content) handle() string {
+	return cmp.Or(c.Status.SnapshotHandle, c.Spec.Source.SnapshotHandle)
 }
 
 // contents lists the driver's VolumeSnapshotContents; installed is false in a cluster without the snapshot API.

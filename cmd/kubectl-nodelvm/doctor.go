@@ -59,6 +59,7 @@ var checks = []check{
 	{"conditions", checkConditions},
 	{"invalid tags", checkTags},
 	{"lost volumes", checkLostVolumes},
+	{"lost snapshots", checkLostSnapshots},
 	{"key Secrets", checkKeySecrets},
 	{"snapshots", checkSnapshots},
 	{"capacity", checkCapacity},
@@ -72,7 +73,7 @@ var checks = []check{
 
 // brief names the checks whose findings may hold for a moment. For example, a process still holds a lock, csi-provisioner has not yet
 // updated the capacity, or a pod is being replaced.
-var brief = []string{"locks", "capacity", "registration", "missing pods", "lost volumes", "key Secrets", "claims", "waiting pods", "expansions", "waiting snapshots"}
+var brief = []string{"locks", "capacity", "registration", "missing pods", "lost volumes", "lost snapshots", "key Secrets", "claims", "waiting pods", "expansions", "waiting snapshots"}
 
 // briefPause is how long such a finding must last.
 const briefPause = 5 * time.Second

@@ -37,7 +37,7 @@ var faults = []fault{
 		"kernel modules", "node-2", "the kernel 6.1.0-1-amd64 has no module dm-thin-pool, which StorageClass thin needs"},
 	{"missing module for RAID", func(f *facts) {
 		f.classes[0].Parameters["layout"] = "raid1"
-		f.answers, f.volumes = f.answers[:1], f.volumes[:1]
+		f.answers, f.volumes, f.contents = f.answers[:1], f.volumes[:1], nil
 	},
 		"kernel modules", "node-1", "no module dm-raid, which StorageClass local needs"},
 	{"no group", func(f *facts) {
@@ -85,15 +85,15 @@ var faults = []fault{
 	{"no storageCapacity", func(f *facts) { f.driver.Spec.StorageCapacity = ptr.To(false) }, "driver object", "CSIDriver nodelvm.io", "storageCapacity"},
 	{"no DaemonSet", func(f *facts) { f.daemonSet, f.snapshots = nil, false }, "daemonset", "DaemonSet nodelvm", "no DaemonSet of privileged pods has the labels"},
 	{"DaemonSet without nodes", func(f *facts) { f.daemonSet.Status.DesiredNumberScheduled = 0 }, "daemonset", "DaemonSet nodelvm-system/nodelvm", "the DaemonSet selects no node"},
-	{"pods that are refused", func(f *facts) { f.pods, f.answers, f.volumes = nil, nil, nil }, "missing pods", "DaemonSet nodelvm-system/nodelvm",
+	{"pods that are refused", func(f *facts) { f.pods, f.answers, f.volumes, f.contents = nil, nil, nil, nil }, "missing pods", "DaemonSet nodelvm-system/nodelvm",
 		"the DaemonSet selects 2 nodes, but 0 have a driver pod"},
 	{"node without a pod", func(f *facts) {
-		f.daemonSet.Status.DesiredNumberScheduled, f.pods, f.answers, f.classes = 1, f.pods[:1], f.answers[:1], f.classes[:1]
+		f.daemonSet.Status.DesiredNumberScheduled, f.pods, f.answers, f.classes, f.contents = 1, f.pods[:1], f.answers[:1], f.classes[:1], nil
 	}, "lost volumes", "claim shop/data-db-1", `no driver pod runs on "node-2"`},
 	{"lost volume", func(f *facts) { f.answers[0].page.Volumes = nil }, "lost volumes", "claim shop/data-db-0",
 		"volume group vg-data is on node-1, and has no logical volume pvc-1 of the driver: it was removed, or an older state of the group's metadata was restored"},
 	{"lost group", func(f *facts) {
-		f.answers, f.volumes, f.classes = f.answers[:1], f.volumes[:1], nil
+		f.answers, f.volumes, f.classes, f.contents = f.answers[:1], f.volumes[:1], nil, nil
 		f.answers[0].page.Groups, f.answers[0].page.Volumes, f.answers[0].page.Classes = nil, nil, nil
 		f.volumes[0].Spec.CSI.VolumeAttributes = map[string]string{api.AttributeVolumeGroup: "vg-data"}
 	}, "lost volumes", "claim shop/data-db-0", "its volume group vg-data is not on the disks of node-1"},
@@ -110,6 +110,14 @@ var faults = []fault{
 		f.answers[0].page.Volumes = nil
 		f.answers[0].page.Damaged = []string{"logical volume vg-data/pvc-1 has no tag nodelvm.state"}
 	}, "invalid tags", "node-1", "vg-data/pvc-1 has no tag"},
+	{"snapshots of a deleted node", func(f *facts) {
+		f.contents = nil
+		for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+			f.contents = append(f.contents, snapshot(name, "node-5", vg2))
+		}
+	}, "lost snapshots", "snapshots of node-5", "no driver pod runs on node-5, which has the snapshots shop/a, shop/b, shop/c, shop/d, shop/e and 1 more"},
+	{"snapshot that its node lacks", func(f *facts) { f.contents = append(f.contents, snapshot("a", "node-1", vg1)) },
+		"lost snapshots", "snapshots of node-1", "the snapshots shop/a are not on the disks of node-1"},
 	{"affinity of several nodes", func(f *facts) {
 		terms := &f.volumes[0].Spec.NodeAffinity.Required.NodeSelectorTerms
 		*terms = append(*terms, f.volumes[1].Spec.NodeAffinity.Required.NodeSelectorTerms...)

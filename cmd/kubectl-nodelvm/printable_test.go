@@ -30,7 +30,7 @@ func everythingOf(page statuspage.Page) (text string, lines int, err error) {
 	}
 	var out bytes.Buffer
 	for _, t := range []*terminal.Table{nodeTable(reports, true), volumeTable(rows, now, true), leftTable(left), orphanTable(orphans, now, true),
-		diskTable(diskRows(f.answers), now, true), snapshotTable(snapshotRowsOf(f.contents, f.answers), now, true)} {
+		diskTable(diskRows(f.answers), now, true), snapshotTable(snapshotRowsOf(f.contents, nil, f.answers), now, true)} {
 		err = errors.Join(err, t.Write(&out, 0, false), t.Write(&out, 80, false))
 		lines += 2 * (1 + len(t.Rows))
 	}

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -63,16 +64,26 @@ func (c *cluster) snapshotRows(ctx context.Context, namespace string) ([]snapsho
 	if err != nil {
 		return nil, err
 	}
-	rows := snapshotRowsOf(contents, c.answers(ctx, drivers, nil))
+	taken, err := c.namespaceSnapshots(ctx, namespace)
+	if err != nil && !apierrors.IsForbidden(err) { // without that right the claims of absent snapshots are unknown
+		return nil, err
+	}
+	rows := snapshotRowsOf(contents, taken, c.answers(ctx, drivers, nil))
 	return slices.DeleteFunc(rows, func(r snapshotRow) bool { return namespace != "" && !strings.HasPrefix(r.Snapshot, namespace+"/") }), nil
 }
 
-// snapshotRowsOf builds the rows from the contents and the nodes' answers, ordered by the snapshots' names.
-func snapshotRowsOf(contents []content, answers []answer) []snapshotRow {
-	names := map[string]string{} // by handle
-	for _, content := range contents {
-		if ref := content.Spec.VolumeSnapshotRef; ref.Name != "" {
-			names[cmp.Or(content.Status.SnapshotHandle, content.Spec.Source.SnapshotHandle)] = ref.Namespace + "/" + ref.Name
+// snapshotRowsOf builds the rows from the contents, the VolumeSnapshots and the nodes' answers, ordered by the snapshots' names.
+func snapshotRowsOf(contents []content, taken []namespaceSnapshot, answers []answer) []snapshotRow {
+	named := map[string]*content{} // by handle
+	for i := range contents {
+		if handle := contents[i].handle(); handle != "" && contents[i].name() != "" {
+			named[handle] = &contents[i]
+		}
+	}
+	sources := map[string]string{} // claims, by the snapshot's namespace/name
+	for _, s := range taken {
+		if s.Spec.Source.Claim != "" {
+			sources[s.Namespace+"/"+s.Name] = s.Namespace + "/" + s.Spec.Source.Claim
 		}
 	}
 	rows, held := []snapshotRow{}, map[string]bool{}
@@ -86,8 +97,11 @@ func snapshotRowsOf(contents []content, answers []answer) []snapshotRow {
 		}
 		for _, sn := range a.page.Snapshots {
 			held[sn.ID] = true
-			row := snapshotRow{Snapshot: names[sn.ID], Claim: claims[sn.Source], Node: a.node, Volume: string(sn.Group) + "/" + sn.LV, Size: sn.Size,
+			row := snapshotRow{Claim: claims[sn.Source], Node: a.node, Volume: string(sn.Group) + "/" + sn.LV, Size: sn.Size,
 				Created: sn.Created, Status: healthy, Handle: sn.ID}
+			if of := named[sn.ID]; of != nil {
+				row.Snapshot, row.Claim = of.name(), cmp.Or(row.Claim, sources[of.name()])
+			}
 			switch {
 			case sn.State != string(lvm.StateReady):
 				row.Status, row.Text = sn.State, "the snapshot has the state "+sn.State
@@ -97,15 +111,35 @@ func snapshotRowsOf(contents []content, answers []answer) []snapshotRow {
 			rows = append(rows, row)
 		}
 	}
-	for handle, name := range names {
-		if handle != "" && !held[handle] {
-			rows = append(rows, snapshotRow{Snapshot: name, Status: unknown, Text: "no node that answers has this snapshot", Handle: handle})
+	for handle, of := range named {
+		if !held[handle] {
+			rows = append(rows, absentSnapshot(of, sources, answers))
 		}
 	}
 	slices.SortFunc(rows, func(a, b snapshotRow) int {
 		return cmp.Or(strings.Compare(a.Snapshot, b.Snapshot), strings.Compare(a.Handle, b.Handle))
 	})
 	return rows
+}
+
+// absentSnapshot returns the row of a snapshot that no node reports: its content names its node.
+func absentSnapshot(of *content, sources map[string]string, answers []answer) snapshotRow {
+	row := snapshotRow{Snapshot: of.name(), Claim: sources[of.name()], Node: of.Labels[api.LabelManagedBy], Size: inventory.Bytes(of.Status.RestoreSize), Handle: of.handle()}
+	if of.Status.CreationTime > 0 {
+		row.Created = time.Unix(0, of.Status.CreationTime)
+	}
+	i := slices.IndexFunc(answers, func(a answer) bool { return a.node == row.Node })
+	switch {
+	case row.Node == "":
+		row.Status, row.Text = unknown, "its content names no node, and no node that answers has this snapshot"
+	case i < 0:
+		row.Status, row.Text = noDriver, "no driver pod runs on node "+row.Node+", so the state of the snapshot is unknown"
+	case answers[i].gap() != "":
+		row.Status, row.Text = unknown, "its node does not report it: "+answers[i].gap()
+	default:
+		row.Status, row.Text = statusLost, "the snapshot is not on the disks of its node"
+	}
+	return row
 }
 
 // namespaceSnapshotRows returns the rows for a user who may read only one namespace.

@@ -69,7 +69,9 @@ func troubled() *facts {
 	f.answers[0].page.Volumes[0].FileSystem = &inventory.FileSystem{Type: "ext4", Size: 10 * GiB, Used: 9 * GiB, Available: GiB / 4, Inodes: 1000, InodesUsed: 10, InodesFree: 990}
 	f.answers[1].page.Volumes[0].LastSnapshot = now.Add(-time.Hour)
 	f.volumes[0].Spec.StorageClassName = "local"
-	f.contents = append(f.contents, snapshot("snap-gone", "node-3", vg1))
+	f.contents = append(f.contents, snapshot("snap-silent", "node-3", vg1), snapshot("snap-gone", "node-5", vg1), snapshot("snap-lost", "node-1", vg1))
+	f.contents[2].Status.RestoreSize, f.contents[2].Status.CreationTime = int64(GiB), now.Add(-time.Hour).UnixNano()
+	f.taken = []namespaceSnapshot{waitingSnapshot("snap-gone")}
 	unreferenced(1, "pvc-a", "shop/data-db-1", ours, statuspage.ReasonAbandoned, "its claim was released, and its PersistentVolume is retained")
 	return f
 }
@@ -95,7 +97,7 @@ func TestTables(t *testing.T) {
 		reports = append(reports, reportOf(a))
 	}
 	rows := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)
-	disks, snapshots := diskRows(f.answers), snapshotRowsOf(f.contents, f.answers)
+	disks, snapshots := diskRows(f.answers), snapshotRowsOf(f.contents, f.taken, f.answers)
 	left := leftRows("node-1", f.volumes, usersOf(podsOfShop()), f.contents, f.answers[:1])
 	orphans := orphanRows(f.answers)
 	for name, table := range map[string]*terminal.Table{

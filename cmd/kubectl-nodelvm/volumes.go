@@ -114,7 +114,7 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 		case row.Node == "":
 			row.sick(unknown, "its node affinity does not name one node by "+api.TopologyKey+", so the state of the volume is unknown")
 		case i < 0:
-			row.sick("no driver", "no driver pod runs on node "+row.Node+", so the state of the volume is unknown")
+			row.sick(noDriver, "no driver pod runs on node "+row.Node+", so the state of the volume is unknown")
 		case answers[i].err != nil:
 			row.sick(unknown, "the node did not answer: "+answers[i].err.Error())
 		default:
@@ -157,6 +157,7 @@ func wipingRows(rows []volumeRow, answers []answer) (wiping []volumeRow) {
 // Words for a volume's health, in addition to conditions and states.
 const (
 	healthy    = "ok"
+	noDriver   = "no driver"
 	unknown    = "unknown"
 	beingWiped = "wiping"
 )
