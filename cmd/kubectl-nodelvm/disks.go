@@ -100,7 +100,7 @@ func diskRowOf(node string, g inventory.Group, pv inventory.PV) diskRow {
 }
 
 func diskTable(rows []diskRow, now time.Time, wide bool) *terminal.Table {
-	t := &terminal.Table{Header: []string{"NODE", "DISK", "VG", "SIZE", "USED", "MODEL", "SERIAL", "SLOT", "STATUS"}, None: "No disks: no node has a volume group."}
+	t := &terminal.Table{Header: []string{"NODE", "DISK", "VG", "SIZE", "USED", "MODEL", "SERIAL", "SLOT", "STATUS"}, Sentences: []string{"STATUS"}, None: "No disks: no node has a volume group."}
 	if wide {
 		t.Header = append(t.Header, "LAST SEEN", "VOLUMES", "WWN", "PV UUID")
 	}

@@ -219,7 +219,7 @@ func leftUnlisted(a answer, listed map[string]bool) (rows []leftRow) {
 }
 
 func leftTable(rows []leftRow) *terminal.Table {
-	t := &terminal.Table{Header: []string{"KIND", "NAME", "POD", "VOLUME", "SIZE", "NOTE"}}
+	t := &terminal.Table{Header: []string{"KIND", "NAME", "POD", "VOLUME", "SIZE", "NOTE"}, Sentences: []string{"NOTE"}}
 	for _, r := range rows {
 		size := "-"
 		if r.Size != nil {

@@ -8,11 +8,13 @@
 //	snapshots, orphans,
 //	draincheck
 //	namespaced             volumes and snapshots for users who may read one namespace only
-//	why, whyfacts          prints what package pending decides; reads what it decides from
+//	why, whyfacts, events  prints what package pending decides; reads what it decides from
+//	absent                 why a node does not report a volume
 //	doctor, facts          the command, and what its checks read
 //	check...               the checks; rights lists those of the driver's account
 //	dashboard,             the command that serves package dashboard's page, and the page's source
 //	dashboardsource
+//	version                the versions of the plugin and of the drivers
 //	output                 the flags of all commands, and the output formats
 //
 // Package terminal prints tables; package printable escapes texts for a terminal or a shell.
@@ -65,6 +67,11 @@ type command struct {
 }
 
 func newRoot() *cobra.Command {
+	_, root := newCommand()
+	return root
+}
+
+func newCommand() (*command, *cobra.Command) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	overrides := &clientcmd.ConfigOverrides{}
 	c := &command{config: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)}
@@ -80,10 +87,10 @@ func newRoot() *cobra.Command {
 	flags.StringVar(&rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "path of the kubeconfig file (default: KUBECONFIG, or ~/.kube/config)")
 	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	c.settings.bind(root)
-	root.AddCommand(c.nodesCommand(), c.volumesCommand(), c.disksCommand(), c.snapshotsCommand(), c.orphansCommand(), c.drainCheckCommand(), c.whyCommand(), c.doctorCommand(),
-		c.dashboardCommand())
+	root.AddCommand(c.nodesCommand(), ofAllNamespaces(c.volumesCommand()), c.disksCommand(), ofAllNamespaces(c.snapshotsCommand()), c.orphansCommand(), c.drainCheckCommand(),
+		c.whyCommand(), c.doctorCommand(), c.dashboardCommand(), c.versionCommand())
 	root.SetOut(os.Stdout)
-	return root
+	return c, root
 }
 
 // onCluster returns a subcommand's RunE, which calls run with the cluster that the flags name.
@@ -114,10 +121,18 @@ func (c *command) connect() (*cluster, error) {
 	return newCluster(config, c.settings.nodeTimeout)
 }
 
+// ofAllNamespaces adds kubectl's flag -A to a command that lists objects of namespaces. Without -n that is the default.
+func ofAllNamespaces(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolP(allNamespaces, "A", false, "list the objects of all namespaces, as without --namespace")
+	return cmd
+}
+
+const allNamespaces = "all-namespaces"
+
 // namespace returns the value of --namespace, or "" for all namespaces.
 func (c *command) namespace(cmd *cobra.Command) (string, error) {
-	if !cmd.Flags().Changed("namespace") {
-		return "", nil
+	if all, err := cmd.Flags().GetBool(allNamespaces); err != nil || all || !cmd.Flags().Changed("namespace") {
+		return "", err
 	}
 	namespace, _, err := c.config.Namespace()
 	return namespace, err

@@ -125,7 +125,7 @@ func wipingIn(volumes []inventory.Volume, group lvm.VGUUID) map[string]inventory
 
 // nodeTable has a row for each group, lost ones included, and one for a node without a group. It fits 80 columns with any number of classes.
 func nodeTable(reports []nodeReport, wide bool) *terminal.Table {
-	t := &terminal.Table{Header: []string{"NODE", "VG", "SIZE", "FREE", "USED", "WIPING", "MAX VOLUME", "STATUS"}}
+	t := &terminal.Table{Header: []string{"NODE", "VG", "SIZE", "FREE", "USED", "WIPING", "MAX VOLUME", "STATUS"}, Sentences: []string{"STATUS"}}
 	if wide {
 		t.Header = append(t.Header, "VERSION", "MAX VOLUME BY CLASS", "WIPING BY NAMESPACE", "TAGS", "PVS", "THIN POOLS", "METADATA", "VG UUID")
 	}

@@ -88,7 +88,7 @@ func firstComparison(answers []answer) (first time.Time) {
 }
 
 func orphanTable(rows []orphanRow, first time.Time, wide bool) *terminal.Table {
-	t := &terminal.Table{Header: []string{"NODE", "REASON", "VOLUME", "SIZE", "FORMER CLAIM", "DETAILS"},
+	t := &terminal.Table{Header: []string{"NODE", "REASON", "VOLUME", "SIZE", "FORMER CLAIM", "DETAILS"}, Sentences: []string{"DETAILS"},
 		None: "No orphans: each volume and snapshot on the nodes had its object in the cluster at " + first.UTC().Format(time.RFC3339) + "."}
 	if wide {
 		t.Header = append(t.Header, "CREATED", "COMPARED", "CLUSTER", "HANDLE")

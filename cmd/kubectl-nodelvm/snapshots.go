@@ -168,7 +168,7 @@ func namespaceSnapshotRows(snapshots []namespaceSnapshot) []snapshotRow {
 }
 
 func snapshotTable(rows []snapshotRow, now time.Time, wide bool) *terminal.Table {
-	t := &terminal.Table{Header: []string{"SNAPSHOT", "CLAIM", "NODE", "SIZE", "AGE", "STATUS"}, None: "No snapshots of nodelvm."}
+	t := &terminal.Table{Header: []string{"SNAPSHOT", "CLAIM", "NODE", "SIZE", "AGE", "STATUS"}, Sentences: []string{"DETAILS"}, None: "No snapshots of nodelvm."}
 	if wide {
 		t.Header = append(t.Header, "VOLUME", "HANDLE", "DETAILS")
 	}

@@ -40,7 +40,7 @@ func machine(t *testing.T) (root string, s system) {
 		scsi + "/device/wwid": "naa.5000\n", scsi + "/device/enclosure_device:Slot 07/x": "", scsi + "/sda1/partition": "1\n", scsi + "/sda1/size": "100\n",
 		"sys/class/block/sda": "-> ../../devices/pci0000:00/ata1/block/sda", "sys/class/block/sda1": "-> ../../devices/pci0000:00/ata1/block/sda/sda1",
 		"sys/class/block/nvme0n1/device/model": "FAST 1T", "sys/class/block/nvme0n1/device/serial": "S2   ", "sys/class/block/nvme0n1/wwid": "eui.01",
-		"sys/class/block/vda/serial": "\x1b[2Jvirt\xff" + strings.Repeat("x", 200), "sys/class/block/md0/md/level": "raid1\n",
+		"sys/class/block/vda/device/serial": "(null)\n", "sys/class/block/vda/serial": "\x1b[2Jvirt\xff" + strings.Repeat("x", 200), "sys/class/block/md0/md/level": "raid1\n",
 		"sys/class/block/dm-3/dm/uuid": "mpath-36000\n", "sys/class/block/dm-3/slaves/sda": "",
 		"sys/class/block/dm-3/slaves/removed":      "-> ../../../../devices/pci0000:00/ata2/block/removed",
 		"dev/disk/by-path/pci-0000:01:00.0-nvme-1": "-> ../../nvme0n1", "dev/disk/by-path/pci-0000:01:00.0-nvme-1-part1": "-> ../../nvme0n1p1",

@@ -110,8 +110,14 @@ func text(dir, file string) string {
 	if err != nil {
 		return ""
 	}
-	return clean(string(data))
+	if value := clean(string(data)); value != missing {
+		return value
+	}
+	return ""
 }
+
+// missing is what the kernel prints for a text that a driver has not set.
+const missing = "(null)"
 
 // longest is more than any model or serial number has.
 const longest = 64

@@ -70,11 +70,11 @@ func ShellWord(text string) string {
 // shellPlain are the characters of LVM's names and of paths that no shell interprets.
 const shellPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+_.-/"
 
-// Lines applies Text to each line of a text, and indents all lines after the first.
+// Lines applies Text to each line of a text, and indents all lines after the first. Tabs become spaces.
 func Lines(text string) string {
-	lines := strings.Split(text, "\n")
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i := range lines {
-		lines[i] = Text(lines[i])
+		lines[i] = Text(strings.ReplaceAll(lines[i], "\t", "  "))
 	}
 	return strings.Join(lines, "\n  ")
 }

@@ -14,7 +14,12 @@ func TestText(t *testing.T) {
 }
 
 func TestLines(t *testing.T) {
-	if got := Lines("unknown command\n\x1b[2J\nnodes"); got != "unknown command\n  \\x1b[2J\n  nodes" {
-		t.Errorf("%q", got)
+	for text, want := range map[string]string{
+		"unknown command\n\x1b[2J\nnodes":                                      "unknown command\n  \\x1b[2J\n  nodes",
+		"unknown command \"node\"\n\nDid you mean this?\n\tnodes\n\tvolumes\n": "unknown command \"node\"\n  \n  Did you mean this?\n    nodes\n    volumes",
+	} {
+		if got := Lines(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
 	}
 }

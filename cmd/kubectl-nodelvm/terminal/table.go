@@ -30,14 +30,15 @@ type Cell struct {
 	Fill *float64 // 0 to 1: a terminal shows it as a bar before the text
 }
 
-// Table is rows of cells under a header. If the table is wider than the screen, Write cuts the texts of the widest columns in
-// their middle, because names differ at their ends. text/tabwriter has no maximum width, and counts the control sequences of
-// colours as columns.
+// Table is rows of cells under a header. On a screen that is narrower than the table, Write leaves out bars, and cuts sentences in
+// their middle. It never cuts a name or a size: such a line is wider than the screen, as kubectl's. text/tabwriter counts the control
+// sequences of colours as columns.
 type Table struct {
-	Header []string
-	Rows   [][]Cell
-	None   string // printed instead of a table without rows
-	Bars   bool   // show fill levels as bars
+	Header    []string
+	Sentences []string // Headers of the columns that have sentences.
+	Rows      [][]Cell
+	None      string // printed instead of a table without rows
+	Bars      bool   // show fill levels as bars
 }
 
 func (t *Table) Add(cells ...Cell) {
@@ -48,26 +49,30 @@ func (t *Table) Add(cells ...Cell) {
 }
 
 const (
-	columnGap   = 2
-	columnLeast = 5 // the least width of a cut column
+	columnGap     = 2
+	sentenceLeast = 24 // the least width of a cut column
 )
 
-// Write prints the table with at most width columns; 0 means no limit. Without colour it ignores tones.
+// Write prints the table for a screen of width columns; 0 means no limit. Without colour it ignores tones.
 func (t *Table) Write(w io.Writer, width int, colour bool) error {
 	if len(t.Rows) == 0 {
 		_, err := fmt.Fprintln(w, t.None)
 		return err
 	}
+	rows := t.Rows
 	if t.Bars {
-		t.Bars = false
-		t.drawBars()
+		rows = withBars(t.Rows)
 	}
-	widths := t.widths(width)
+	widths, fits := t.widths(rows, width)
+	if !fits && t.Bars {
+		rows = t.Rows
+		widths, _ = t.widths(rows, width)
+	}
 	header := make([]Cell, len(t.Header))
 	for i, text := range t.Header {
 		header[i].Text = text
 	}
-	for _, row := range append([][]Cell{header}, t.Rows...) {
+	for _, row := range append([][]Cell{header}, rows...) {
 		var line strings.Builder
 		for i, c := range row {
 			text := shorten(c.Text, widths[i])
@@ -87,16 +92,19 @@ func (t *Table) Write(w io.Writer, width int, colour bool) error {
 	return nil
 }
 
-// drawBars puts a bar before each text with a fill level. It aligns the texts to the right, so that bars begin in one column.
-func (t *Table) drawBars() {
+// withBars puts a bar before each text with a fill level. It aligns the texts to the right, so that bars begin in one column.
+func withBars(rows [][]Cell) (drawn [][]Cell) {
 	const text = 4 // "100%"
-	for _, row := range t.Rows {
+	for _, row := range rows {
+		row = slices.Clone(row)
 		for i, c := range row {
 			if c.Fill != nil {
 				row[i].Text = bar(*c.Fill) + fmt.Sprintf(" %*s", text, c.Text)
 			}
 		}
+		drawn = append(drawn, row)
 	}
+	return drawn
 }
 
 // barWidth is the number of columns of a bar.
@@ -138,25 +146,26 @@ const (
 	fullFrom = 0.95
 )
 
-// widths gives each column the width of its longest text, and then narrows the widest columns until the table fits the limit.
-func (t *Table) widths(limit int) []int {
-	widths := make([]int, len(t.Header))
+// widths gives each column the width of its longest text, and then narrows the columns with sentences. fits reports whether the table
+// has at most limit columns then.
+func (t *Table) widths(rows [][]Cell, limit int) (widths []int, fits bool) {
+	widths = make([]int, len(t.Header))
 	total := columnGap * (len(widths) - 1)
 	for i, text := range t.Header {
 		widths[i] = utf8.RuneCountInString(text)
-		for _, row := range t.Rows {
+		for _, row := range rows {
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].Text))
 		}
 		total += widths[i]
 	}
-	for ; limit > 0 && total > limit; total-- {
-		widest := slices.Index(widths, slices.Max(widths))
-		if widths[widest] <= columnLeast {
-			break
+	for i, text := range t.Header {
+		if excess := total - limit; limit > 0 && excess > 0 && slices.Contains(t.Sentences, text) {
+			narrow := min(widths[i], max(sentenceLeast, widths[i]-excess))
+			total -= widths[i] - narrow
+			widths[i] = narrow
 		}
-		widths[widest]--
 	}
-	return widths
+	return widths, limit == 0 || total <= limit
 }
 
 // shorten replaces the middle of a text by an ellipsis, so that it fits width columns.

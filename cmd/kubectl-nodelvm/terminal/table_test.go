@@ -6,16 +6,29 @@ import (
 )
 
 func TestColourAndWidth(t *testing.T) {
-	tab := &Table{Header: []string{"A", "STATUS"}}
-	tab.Add(Cell{Text: "pvc-0123456789-0123456789"}, Cell{Text: "ok", Tone: Good})
-	tab.Add(Cell{Text: "x"}, Cell{Text: "suspended", Tone: Bad})
-	var out bytes.Buffer
-	if err := tab.Write(&out, 20, true); err != nil {
-		t.Fatal(err)
-	}
-	want := "A          STATUS\npvc-…6789  " + string(Good) + "ok" + ToneEnd + "\nx          " + string(Bad) + "suspended" + ToneEnd + "\n"
-	if out.String() != want {
-		t.Errorf("got\n%q, want\n%q", out.String(), want)
+	tab := &Table{Header: []string{"A", "STATUS", "DETAILS"}, Sentences: []string{"DETAILS"}}
+	fill := 0.5
+	tab.Add(Cell{Text: "pvc-0123456789-0123456789"}, Cell{Text: "ok", Tone: Good}, Cell{Text: "the disk does not answer: see dmesg on the node"})
+	tab.Add(Cell{Text: "x"}, Cell{Text: "50%", Tone: Bad, Fill: &fill}, Cell{Text: "-"})
+	name := "pvc-0123456789-0123456789  "
+	for _, test := range []struct {
+		width        int
+		header, x, y string
+	}{
+		{0, "A                          STATUS         DETAILS", name + string(Good) + "ok" + ToneEnd + "             the disk does not answer: see dmesg on the node",
+			"x                          " + string(Bad) + "████░░░░  50%" + ToneEnd + "  -"},
+		{66, "A                          STATUS         DETAILS", name + string(Good) + "ok" + ToneEnd + "             the disk doe…on the node", "x                          " + string(Bad) + "████░░░░  50%" + ToneEnd + "  -"},
+		{60, "A                          STATUS  DETAILS", name + string(Good) + "ok" + ToneEnd + "      the disk doe… on the node", "x                          " + string(Bad) + "50%" + ToneEnd + "     -"},
+		{20, "A                          STATUS  DETAILS", name + string(Good) + "ok" + ToneEnd + "      the disk doe…on the node", "x                          " + string(Bad) + "50%" + ToneEnd + "     -"},
+	} {
+		tab.Bars = true
+		var out bytes.Buffer
+		if err := tab.Write(&out, test.width, true); err != nil {
+			t.Fatal(err)
+		}
+		if want := test.header + "\n" + test.x + "\n" + test.y + "\n"; out.String() != want {
+			t.Errorf("in %d columns\n%s, want\n%s", test.width, out.String(), want)
+		}
 	}
 	for _, test := range []struct {
 		text  string
