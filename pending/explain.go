@@ -15,7 +15,7 @@ import (
 
 // Explain says why the claim has no volume: causes first that no node can change, then each node.
 func Explain(f Facts) Answer {
-	a := Answer{Claim: f.Claim.Namespace + "/" + f.Claim.Name, Class: classOf(f.Claim), Size: requestOf(f.Claim).String(), Causes: []Cause{}, Nodes: []NodeAnswer{}}
+	a := Answer{Claim: f.Claim.Namespace + "/" + f.Claim.Name, Class: classOf(f.Claim), Size: requestOf(f.Claim).String(), Causes: []Cause{}, Nodes: []NodeAnswer{}, Unread: f.Unread}
 	for _, pod := range f.Pods {
 		a.Pods = append(a.Pods, pod.Name)
 	}
@@ -154,7 +154,11 @@ func selectedCause(f Facts, node string, last *refusal) []Cause {
 	if e := lastEvent(f.Events, func(e corev1.Event) bool { return e.Reason == "Provisioning" }); e != nil {
 		return []Cause{{fmt.Sprintf("node %s is selected for the volume; csi-provisioner asked the driver for it %s, and no event has the answer", node, timesAndAge(e, f.Now)), "if that lasts, " + log}}
 	}
-	return []Cause{{fmt.Sprintf("node %s is selected for the volume, and nothing on it prevents the volume; why it does not exist yet is unknown: the claim has no event of csi-provisioner", node), "if that lasts, " + log}}
+	why := "the claim has no event of csi-provisioner"
+	if len(f.Unread) > 0 {
+		why = "not all could be read"
+	}
+	return []Cause{{fmt.Sprintf("node %s is selected for the volume, and nothing on it prevents the volume; why it does not exist yet is unknown: %s", node, why), "if that lasts, " + log}}
 }
 
 // schedulerCause is about a node that can have the volume and is not selected: what the scheduler says.

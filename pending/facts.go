@@ -20,6 +20,7 @@ type Facts struct {
 	Nodes        []Node
 
 	Events      []corev1.Event // About the claim.
+	Unread      []string       // Sentences: what the caller could not read.
 	ClassFaults []Cause        // What the caller knows to be wrong with the class.
 	Namespace   string         // Of the driver; "": unknown.
 	Now         time.Time
@@ -63,6 +64,7 @@ type Answer struct {
 	Pods   []string     `json:"pods,omitempty"`
 	Causes []Cause      `json:"causes"`
 	Nodes  []NodeAnswer `json:"nodes"`
+	Unread []string     `json:"unread,omitempty"` // sentences: what the caller could not read, so that causes may be missing
 }
 
 // Cause is one reason, and what to do.

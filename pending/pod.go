@@ -20,13 +20,14 @@ type PodFacts struct {
 	Deleted []string          // Its claims that are being deleted.
 	Nodes   []corev1.Node
 	Events  []corev1.Event // About the pod.
+	Unread  []string       // Sentences: what the caller could not read.
 	Now     time.Time
 }
 
 // ExplainPod says why a pod does not start although its claims have their volumes.
 func ExplainPod(f PodFacts) Answer {
 	pod := &f.Pod
-	a := Answer{Pod: pod.Namespace + "/" + pod.Name, Nodes: []NodeAnswer{}}
+	a := Answer{Pod: pod.Namespace + "/" + pod.Name, Nodes: []NodeAnswer{}, Unread: f.Unread}
 	switch {
 	case pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "":
 		a.Causes = []Cause{{Text: fmt.Sprintf("the pod does not wait for a volume: it is %s on %s", pod.Status.Phase, pod.Spec.NodeName)}}
@@ -117,7 +118,11 @@ func kubeletCause(f PodFacts) Cause {
 			return Cause{fmt.Sprintf("it is assigned to %s; its container %s waits: %s %s", f.Pod.Spec.NodeName, c.Name, w.Reason, cutMessage(w.Message)), describe}
 		}
 	}
-	return Cause{fmt.Sprintf("it is assigned to %s; why it does not run yet is unknown: it has no warning", f.Pod.Spec.NodeName), "if that lasts: " + describe}
+	why := "it has no warning"
+	if len(f.Unread) > 0 {
+		why = "not all could be read"
+	}
+	return Cause{fmt.Sprintf("it is assigned to %s; why it does not run yet is unknown: %s", f.Pod.Spec.NodeName, why), "if that lasts: " + describe}
 }
 
 func gateCauses(pod *corev1.Pod) (causes []Cause) {

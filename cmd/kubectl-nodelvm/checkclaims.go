@@ -140,6 +140,9 @@ func (f *facts) isRefused(class string) bool {
 func (f *facts) inNamespace(namespace string) *whyFacts {
 	w := &whyFacts{namespace: namespace, contents: f.contents, volumes: f.volumes, classes: f.classes, nodes: f.nodes,
 		drivers: f.pods, answers: f.answers, events: f.events, now: f.now}
+	if f.unreadable[theEvents] {
+		w.unread = f.unread
+	}
 	for _, claim := range f.claims {
 		if claim.Namespace == namespace {
 			w.claims = append(w.claims, claim)

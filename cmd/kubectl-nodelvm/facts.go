@@ -49,6 +49,7 @@ const (
 	theDaemonSets = "DaemonSets"
 	theCSINodes   = "CSINodes"
 	theCapacities = "CSIStorageCapacities"
+	theEvents     = "events"
 )
 
 // gather reads the facts, and records what it may not read.
@@ -90,7 +91,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	read("the rights of the driver's account", err)
 	f.answers = c.answers(ctx, f.pods, f.classes)
 	f.events, err = c.eventsOf(ctx, f.eventful())
-	read("events", err)
+	read(theEvents, err)
 	return f, nil
 }
 

@@ -48,7 +48,7 @@ func (c *cluster) why(ctx context.Context, namespace, name string) ([]pending.An
 		return nil, err
 	}
 	if w.events, err = c.eventsOf(ctx, a.objects()); err != nil {
-		return nil, err
+		w.unread = append(w.unread, "events: "+err.Error())
 	}
 	return w.explain(a), nil
 }
@@ -74,6 +74,9 @@ func writeWhy(w io.Writer, s screen, answers []pending.Answer, wide bool) error 
 				break
 			}
 			writeNode(&text, s, n)
+		}
+		for _, unread := range a.Unread {
+			writeLine(&text, s, terminal.Plain, "  not read: ", unread)
 		}
 		if _, err := io.WriteString(w, text.String()); err != nil {
 			return err

@@ -121,6 +121,11 @@ func TestWhyQuotesEventsFirst(t *testing.T) {
 	if got := explained(t, w, "data"); !strings.Contains(got, "why it does not exist yet is unknown") || !strings.Contains(got, "kubectl -n nodelvm-system logs nodelvm-node-2 -c csi-provisioner") {
 		t.Errorf("without an event:\n%s", got)
 	}
+	w.unread = []string{"events: forbidden"}
+	if got := explained(t, w, "data"); !strings.Contains(got, "is unknown: not all could be read") || !strings.Contains(got, "\n  not read: events: forbidden\n") {
+		t.Errorf("without the right to read events:\n%s", got)
+	}
+	w.unread = nil
 	w.drivers[1].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "csi-provisioner", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
 	if got := explained(t, w, "data"); !strings.Contains(got, "cause: node node-2 is selected for the volume: csi-provisioner does not run there: its container csi-provisioner waits (CrashLoopBackOff)") {
 		t.Errorf("with a crashed csi-provisioner:\n%s", got)

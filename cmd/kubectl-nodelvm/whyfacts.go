@@ -30,6 +30,7 @@ type whyFacts struct {
 	answers   []answer
 	keyPolicy *keyPolicy
 	events    map[types.UID][]corev1.Event // of some objects
+	unread    []string                     // sentences: what the user may not read
 	now       time.Time
 }
 
@@ -55,7 +56,7 @@ func (c *cluster) gatherWhy(ctx context.Context, namespace string) (*whyFacts, e
 	}
 	ours := slices.DeleteFunc(slices.Clone(w.classes), func(class storagev1.StorageClass) bool { return class.Provisioner != api.DriverName })
 	if w.keyPolicy, err = c.readKeyPolicy(ctx, ours); err != nil {
-		return nil, err
+		w.unread = append(w.unread, "the admission policy "+restrictionPolicy+": "+err.Error())
 	}
 	w.drivers, w.answers = drivers, c.answers(ctx, drivers, ours)
 	return w, nil
@@ -168,7 +169,7 @@ func (w *whyFacts) explain(a asked) []pending.Answer {
 
 // podFacts returns the facts about a pod whose claims have their volumes.
 func (w *whyFacts) podFacts(pod corev1.Pod) pending.PodFacts {
-	f := pending.PodFacts{Pod: pod, Volumes: map[string]string{}, Nodes: w.nodes, Events: w.events[pod.UID], Now: w.now}
+	f := pending.PodFacts{Pod: pod, Volumes: map[string]string{}, Nodes: w.nodes, Events: w.events[pod.UID], Unread: w.unread, Now: w.now}
 	for _, name := range pending.ClaimNames(&pod) {
 		claim := w.claim(name)
 		if claim != nil && w.volume(claim) != nil {
@@ -218,7 +219,7 @@ func (w *whyFacts) class(claim *corev1.PersistentVolumeClaim) *storagev1.Storage
 
 // facts returns the facts about one claim.
 func (w *whyFacts) facts(claim corev1.PersistentVolumeClaim) pending.Facts {
-	f := pending.Facts{Claim: claim, Class: w.class(&claim), OtherVolumes: map[string]string{}, Source: w.source(&claim), Events: w.events[claim.UID], Now: w.now}
+	f := pending.Facts{Claim: claim, Class: w.class(&claim), OtherVolumes: map[string]string{}, Source: w.source(&claim), Events: w.events[claim.UID], Unread: w.unread, Now: w.now}
 	for _, pod := range w.pods {
 		if !hasEnded(&pod) && pending.UsesClaim(&pod, claim.Name) {
 			f.Pods = append(f.Pods, pod)

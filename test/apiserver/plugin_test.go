@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
@@ -104,6 +105,7 @@ func newPlugin(t *testing.T) *plugin {
 			must(t, err)
 		}
 	}
+	deleteContents(t)
 	set.Status.DesiredNumberScheduled = 1
 	_, err = admin.AppsV1().DaemonSets(system).UpdateStatus(ctx, set, metav1.UpdateOptions{})
 	must(t, err)
@@ -111,6 +113,21 @@ func newPlugin(t *testing.T) *plugin {
 		must(t, admin.StorageV1().CSINodes().Delete(context.Background(), pluginNode, metav1.DeleteOptions{}))
 	})
 	return p
+}
+
+// deleteContents deletes what other tests have left: to doctor the snapshots of their nodes are lost.
+func deleteContents(t *testing.T) {
+	t.Helper()
+	text, err := admin.RESTClient().Get().AbsPath(contents).Do(t.Context()).Raw()
+	must(t, err)
+	var list metav1.PartialObjectMetadataList
+	must(t, json.Unmarshal(text, &list))
+	for _, item := range list.Items {
+		must(t, admin.RESTClient().Patch(types.MergePatchType).AbsPath(contents, item.Name).Body([]byte(`{"metadata": {"finalizers": null}}`)).Do(t.Context()).Error())
+		if err := admin.RESTClient().Delete().AbsPath(contents, item.Name).Do(t.Context()).Error(); !apierrors.IsNotFound(err) {
+			must(t, err)
+		}
+	}
 }
 
 // publishCapacities does so for every class of the driver, those that other tests have left among them.
