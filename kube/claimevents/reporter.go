@@ -214,7 +214,15 @@ func (r *Reporter) resolveClaim(ctx context.Context, last report) error {
 	if err != nil || claim == nil || claim.UID != last.about.UID || claim.Spec.VolumeName == "" {
 		return err
 	}
-	return r.Events.Record(ctx, kubeclient.Event{About: last.about, Kind: corev1.EventTypeNormal, Reason: api.ReasonWaitingForCapacity, Message: "resolved: " + last.message})
+	pv, err := r.Client.Volume(ctx, claim.Spec.VolumeName)
+	if err != nil {
+		return err
+	}
+	message := "resolved: the claim has its volume"
+	if pv != nil && kubeclient.MayBind(pv, claim) && pending.NodeOf(pv) != "" { // a claim may name any volume
+		message += " on " + pending.NodeOf(pv)
+	}
+	return r.Events.Record(ctx, kubeclient.Event{About: last.about, Kind: corev1.EventTypeNormal, Reason: api.ReasonWaitingForCapacity, Message: message})
 }
 
 func (r *Reporter) pods(ctx context.Context, namespace string) ([]corev1.Pod, error) {

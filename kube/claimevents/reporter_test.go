@@ -1,15 +1,22 @@
 package claimevents
 
 import (
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -171,5 +178,49 @@ func TestRoundIsBounded(t *testing.T) {
 	}
 	if len(r.written) != len(s.claims) {
 		t.Errorf("%d of %d claims have an event", len(r.written), len(s.claims))
+	}
+}
+
+// TestResolvedEventNamesTheNode: the event of a claim that has its volume says where the volume is, and no longer why the claim waited. A
+// claim that names the volume of another claim says nothing about a node.
+func TestResolvedEventNamesTheNode(t *testing.T) {
+	forged := kubetest.VolumeOn("node-2", "victim")
+	forged.Name = "pvc-data"
+	for name, test := range map[string]struct {
+		volume *corev1.PersistentVolume
+		named  bool
+	}{
+		"its volume": {kubetest.VolumeOn("node-2", "data"), true}, "the volume of another claim": {forged, false},
+	} {
+		var written string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.Method + " " + r.URL.Path {
+			case "GET /api/v1/namespaces/ns/persistentvolumeclaims/data":
+				kubetest.Reply(w, http.StatusOK, kubetest.Claim("data", "local", "pvc-data"))
+			case "GET /api/v1/persistentvolumes/pvc-data":
+				kubetest.Reply(w, http.StatusOK, test.volume)
+			case "POST /api/v1/namespaces/ns/events":
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				written = string(body)
+				kubetest.Reply(w, http.StatusOK, &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}})
+			default:
+				kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
+			}
+		}))
+		client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newReporter(client)
+		s, _ := waiting(time.Now())
+		s.claims = nil
+		r.written = map[types.UID]report{"claim-data": {about: kubeclient.AboutClaim("ns", "data", "claim-data"), message: "no node can have the volume", at: s.now}}
+		if err := r.round(t.Context(), s); err != nil || !strings.Contains(written, "resolved: the claim has its volume") || strings.Contains(written, " on node-2") != test.named {
+			t.Errorf("%s: %v, %q", name, err, written)
+		}
+		server.Close()
 	}
 }

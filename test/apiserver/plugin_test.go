@@ -320,7 +320,7 @@ var pluginFaults = []struct {
 		must(t, err)
 		return func() { must(t, deployments.Delete(t.Context(), "snapshots", metav1.DeleteOptions{})) }
 	}},
-	{"no group, and an immediate class", "has the volume group \"vg-slow\"", func(t *testing.T) func() {
+	{"no group, and an immediate class", "does not have the volume group \"vg-slow\"", func(t *testing.T) func() {
 		classes := admin.StorageV1().StorageClasses()
 		_, err := classes.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Provisioner: driver,
 			Parameters: map[string]string{"volumeGroup": "vg-slow"}}, metav1.CreateOptions{})
