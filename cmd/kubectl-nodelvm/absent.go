@@ -42,9 +42,7 @@ func absenceOf(pv *corev1.PersistentVolume, a answer) absence {
 	})
 	switch where := string(g.Name) + "/" + lv; {
 	case renamed >= 0:
-		now := a.page.Volumes[renamed].LV
-		return absence{status: statusRenamed, what: fmt.Sprintf("its logical volume %s on %s was renamed to %s", where, a.node, now),
-			fix: fmt.Sprintf("on %s: lvrename %s %s %s", a.node, printable.ShellWord(string(g.Name)), printable.ShellWord(now), printable.ShellWord(lv))}
+		return renamedTo(a.page.Volumes[renamed], lv, a.node)
 	case slices.ContainsFunc(a.page.Damaged, func(text string) bool { return slices.Contains(wordsOf(text), lv) }):
 		return absence{status: statusNoTags, what: "the driver's tags of its logical volume " + where + " are invalid", fix: "kubectl nodelvm doctor", reported: true}
 	case hasExtents(g, lv):
@@ -53,6 +51,22 @@ func absenceOf(pv *corev1.PersistentVolume, a answer) absence {
 	}
 	return absence{status: statusLost, what: fmt.Sprintf("volume group %s is on %s, and has no logical volume %s of the driver: it was removed, or an older state of the group's metadata was restored", g.Name, a.node, lv),
 		fix: "if metadata was restored, see docs/howto/replace-disk.md#lvms-metadata-from-a-backup; otherwise the data is in a backup, if there is one: see docs/howto/lost-nodes.md"}
+}
+
+// renamedOf returns what is to be done about a volume that its node reports and whose logical volume has another name than its handle;
+// ok is false for all others. The driver refuses each request for it.
+func renamedOf(pv *corev1.PersistentVolume, a answer) (is absence, ok bool) {
+	_, lv, _ := strings.Cut(pv.Spec.CSI.VolumeHandle, "/")
+	i := slices.IndexFunc(a.page.Volumes, func(v inventory.Volume) bool { return v.ID == pv.Spec.CSI.VolumeHandle })
+	if i < 0 || a.page.Volumes[i].LV == lv {
+		return absence{}, false
+	}
+	return renamedTo(a.page.Volumes[i], lv, a.node), true
+}
+
+func renamedTo(v inventory.Volume, lv, node string) absence {
+	return absence{status: statusRenamed, what: fmt.Sprintf("its logical volume %s/%s on %s was renamed to %s: the driver refuses all requests for it", v.Group, lv, node, v.LV),
+		fix: fmt.Sprintf("on %s: lvrename %s %s %s", node, printable.ShellWord(string(v.Group)), printable.ShellWord(v.LV), printable.ShellWord(lv))}
 }
 
 // hasExtents reports whether a logical volume of that name has extents of the group. Thin volumes have none of their own.

@@ -55,6 +55,10 @@ func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 			if is := absenceOf(&pv, f.answers[i]); !is.reported {
 				found(where, is.what, is.fix)
 			}
+		default:
+			if is, renamed := renamedOf(&pv, f.answers[i]); renamed {
+				found(where, is.what, is.fix)
+			}
 		}
 	}
 }

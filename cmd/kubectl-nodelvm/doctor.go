@@ -167,7 +167,11 @@ func (d *diagnosis) write(w io.Writer, s screen) error {
 	} else if s.colour {
 		verdict = string(terminal.Good) + verdict + terminal.ToneEnd
 	}
-	fmt.Fprintf(&b, "%d checks over %d nodes with the driver: %s.\n", d.Checks, d.Nodes, verdict)
+	nodes := fmt.Sprint(d.Nodes, " nodes")
+	if d.Nodes == 1 {
+		nodes = "1 node"
+	}
+	fmt.Fprintf(&b, "%d checks over %s with the driver: %s.\n", d.Checks, nodes, verdict)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

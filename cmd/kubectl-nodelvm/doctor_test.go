@@ -97,7 +97,9 @@ var faults = []fault{
 		f.answers[0].page.Groups, f.answers[0].page.Volumes, f.answers[0].page.Classes = nil, nil, nil
 		f.volumes[0].Spec.CSI.VolumeAttributes = map[string]string{api.AttributeVolumeGroup: "vg-data"}
 	}, "lost volumes", "claim shop/data-db-0", "its volume group vg-data is not on the disks of node-1"},
-	{"renamed volume", func(f *facts) {
+	{"renamed volume", func(f *facts) { f.answers[0].page.Volumes[0].LV = "mine" },
+		"lost volumes", "claim shop/data-db-0", "its logical volume vg-data/pvc-1 on node-1 was renamed to mine: the driver refuses all requests for it"},
+	{"renamed volume whose tags do not name its handle", func(f *facts) {
 		v := &f.answers[0].page.Volumes[0]
 		v.ID, v.LV = vg1+"/mine", "mine"
 		f.volumes[0].Spec.CSI.VolumeAttributes = map[string]string{api.AttributeUUID: v.UUID}

@@ -190,6 +190,9 @@ func (r *volumeRow) fill(pv *corev1.PersistentVolume, a answer) {
 		return
 	}
 	v := a.page.Volumes[i]
+	if is, renamed := renamedOf(pv, a); renamed {
+		r.sick(is.status, is.what)
+	}
 	r.Volume, r.Layout, r.Pool, r.Size, r.Used = string(v.Group)+"/"+v.LV, v.Layout, v.Pool, v.Size, v.Used
 	r.FileSystem, r.LastSnapshot, r.Encryption = v.FileSystem, v.LastSnapshot, cmp.Or(r.Encryption, v.Encryption)
 	if r.Created.IsZero() {
