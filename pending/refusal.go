@@ -53,7 +53,11 @@ func refusalOf(f Facts) *refusal {
 }
 
 func (r *refusal) cause(f Facts) Cause {
-	c := Cause{Text: fmt.Sprintf("%s refused %s: %s", r.by, r.when, r.text)}
+	did := "refused"
+	if slices.Contains([]string{"DeadlineExceeded", "Unavailable", "Canceled"}, r.code) { // of gRPC's client, not of the driver
+		did = "did not answer csi-provisioner,"
+	}
+	c := Cause{Text: fmt.Sprintf("%s %s %s: %s", r.by, did, r.when, r.text)}
 	switch r.code {
 	case codeFull: // the nodes' obstacles say what to do
 	case "InvalidArgument", "OutOfRange", "AlreadyExists":

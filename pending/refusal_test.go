@@ -44,6 +44,9 @@ func TestRefusals(t *testing.T) {
 		"csi-provisioner's own error": {func(f *Facts) {
 			f.Events = []corev1.Event{event("ProvisioningFailed", failed+"error generating accessibility requirements: no topology key found on CSINode node-2", 6, 1)}
 		}, []string{"node-2's csi-provisioner refused 6 s ago: error generating accessibility requirements"}, "StorageClass"},
+		"a driver that does not answer": {func(f *Facts) {
+			f.Events = []corev1.Event{event("ProvisioningFailed", failed+"rpc error: code = DeadlineExceeded desc = context deadline exceeded", 6, 2)}
+		}, []string{"node-2's driver did not answer csi-provisioner, 2 times, last 6 s ago: context deadline exceeded"}, "refused"},
 		"a pod that is gone": {func(f *Facts) {
 			f.Events = []corev1.Event{event("ProvisioningFailed", failed+"rpc error: code = Internal desc = x", 6, 1)}
 			f.Events[0].Source.Component = "nodelvm.io_nodelvm-9_0d9f"

@@ -7,8 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// IsUnschedulable reports whether the scheduler says that it cannot place a pod.
-func IsUnschedulable(pod *corev1.Pod) bool { return schedulerMessage(pod) != "" }
+// IsUnschedulable reports whether the scheduler says that it cannot place a pod. A pod with a scheduling gate waits on purpose.
+func IsUnschedulable(pod *corev1.Pod) bool {
+	return len(pod.Spec.SchedulingGates) == 0 && schedulerMessage(pod) != ""
+}
 
 // schedulerMessage returns why the scheduler could not place a pod; "": it has not said so.
 func schedulerMessage(pod *corev1.Pod) string {

@@ -83,6 +83,11 @@ func TestDoctorIgnoresPodsThatWork(t *testing.T) {
 			pod.Status.Conditions = nil
 			f.claims, f.users = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
 		},
+		"pod that waits for its turn": func(f *facts) {
+			pod := unscheduled("data-db-0", "db-0")
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "queue"}}
+			f.claims, f.users = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
+		},
 		"missing claim of other drivers": func(f *facts) { f.users = []corev1.Pod{unscheduled("other", "db-0")} },
 		"expansion in progress": func(f *facts) {
 			f.claims = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "20Gi", "10Gi")}
