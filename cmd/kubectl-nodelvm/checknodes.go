@@ -133,7 +133,7 @@ func checkGroups(f *facts, found func(where, what, fix string)) {
 				found(where, "the host activates its volumes at boot, before the driver can check them", "vgchange --setautoactivation n "+printable.ShellWord(string(g.Name)))
 			}
 			if g.MetadataSize > 0 && g.MetadataFree*10 < g.MetadataSize {
-				found(where, fmt.Sprintf("its metadata area is nearly full: %s of %s are free", g.MetadataFree, g.MetadataSize),
+				found(where, fmt.Sprintf("its metadata area is nearly full: %s are free", inventory.Share(g.MetadataFree, g.MetadataSize)),
 					"remove volumes or snapshots; it can never grow: add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them")
 			}
 		}

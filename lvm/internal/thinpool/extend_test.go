@@ -90,7 +90,7 @@ func TestPoolOvercommit(t *testing.T) {
 	}{
 		{"full, many free extents", 140, filled(100), ""},
 		{"enough for all that is provisioned", 150, filled(100), ""},
-		{"few free extents", 20, filled(96), "nearly full: 384 MiB of 400 MiB are written, 1000 MiB are provisioned, and volume group vg has 80 MiB free"},
+		{"few free extents", 20, filled(96), "nearly full: 384 of 400 MiB are written, 1000 MiB are provisioned, and volume group vg has 80 MiB free"},
 		{"less written", 20, filled(95), ""},
 		{"no free extents", 0, filled(80), "has 0 B free to extend it. Delete volumes or snapshots in it, or add a disk to the group (vgextend vg DISK)"},
 		{"metadata", 0, metadata, "the metadata of the thin pool vg/nodelvm-thin is nearly full (60.0 %)"},
