@@ -165,6 +165,7 @@ func TestForeignContentIsNeverFormatted(t *testing.T) {
 				size = 304 * mebibyte
 			}
 			v := c.create(t, createRequest(fmt.Sprintf("foreign-%d", number), size, with("wipe", "none")))
+			settled(t) // until then the driver writes to the volume
 			device := c.activeDevice(t, v)
 			if maker != nil {
 				output(t, maker[0], append(maker[1:], device)...)
