@@ -15,6 +15,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // Volumes is the part of host.Host that this package uses; see there for the results.
@@ -121,6 +122,7 @@ func (a *Agent) Run(ctx context.Context) {
 		kubeclient.Reflect(ctx, a.client.Storage, "storageclasses", "", &storagev1.StorageClass{}, a.classes)
 	})
 	a.work.Go(func() {
+		a.learnVolumes(ctx) // before the watch brings claims: it keeps those of this node's volumes
 		kubeclient.Reflect(ctx, a.client.Core, "persistentvolumeclaims", "", &corev1.PersistentVolumeClaim{}, a.claims)
 	})
 	a.work.Go(func() { a.watchPreProvisioned(ctx) })
@@ -137,9 +139,12 @@ func (a *Agent) Run(ctx context.Context) {
 	a.work.Wait()
 }
 
-// ClassOf returns the name of the storage class of a claim ("namespace/name") that is bound to this PersistentVolume; "" if the
-// agent does not know the claim.
-func (a *Agent) ClassOf(claim, volume string) string { return a.claims.classOf(claim, volume) }
+// ClassOf returns the name of the storage class of the claim that is bound to a PersistentVolume; "" if the agent does not know the
+// claim.
+func (a *Agent) ClassOf(volume string) string {
+	_, own, _ := a.claims.boundTo(volume)
+	return own.class
+}
 
 // watchContents starts, once, the watch on the contents of this node's snapshots. A cluster without snapshots, or without a
 // restore, never has this watch.
@@ -211,7 +216,7 @@ func (a *Agent) jobForClaim(ctx context.Context, key string) (job, bool) {
 		return job{}, false
 	}
 	if claim.Spec.VolumeName != "" {
-		if !a.mayResize(claim) {
+		if !a.mayResize(ctx, claim) {
 			return job{}, false
 		}
 		id := string(claim.UID) + "/" + claim.Spec.Resources.Requests.Storage().String()
@@ -228,7 +233,7 @@ func (a *Agent) jobForClaim(ctx context.Context, key string) (job, bool) {
 	if from.kind == kubeclient.KindSnapshot {
 		a.watchContents(ctx)
 	}
-	if claim.Annotations[api.AnnotationSelectedNode] == a.node {
+	if pending.NodeOfClaim(claim, nil) == a.node {
 		if isPopulated(claim) || claim.Spec.Selector != nil {
 			return job{}, false // csi-provisioner creates no volume for it
 		}

@@ -99,10 +99,15 @@ func (a *Agent) auditOnce(ctx context.Context) error {
 		return err
 	}
 	for _, pv := range pvs {
-		a.rememberUnchosen(pv)
 		if err := a.notLost(ctx, pv); err != nil {
 			return err
 		}
+	}
+	if err := a.adoptClaims(ctx, pvs); err != nil {
+		return err
+	}
+	for _, pv := range pvs {
+		a.rememberUnchosen(pv)
 	}
 	if err := a.lookForLost(ctx, pvs); err != nil {
 		return err
@@ -127,7 +132,7 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 		return err
 	}
 	a.audit.lost = false
-	for key, own := range a.claims.chosen() {
+	for key, own := range a.claims.onDisks() {
 		if slices.ContainsFunc(found, func(pv *corev1.PersistentVolume) bool { return pv.Name == own.volume }) {
 			continue
 		}

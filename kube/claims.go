@@ -24,7 +24,9 @@ type claimStore struct {
 
 	mu   sync.Mutex
 	open map[string]*openClaim // by namespace/name: unbound, or requesting more than their volume has
-	own  map[string]ownClaim   // by namespace/name: bound, and the selected node is this one or none
+	own  map[string]ownClaim   // by namespace/name: bound, and its volume may be on this node (ownvolumes.go)
+	keys map[string]string     // by name of a PersistentVolume: the claim in own that is bound to it
+	here map[string]bool       // names of the PersistentVolumes whose volumes are on this node's disks, or were while own has their claim
 
 	calls map[string]calls // by namespace/name, of any claim: a call may arrive before the watch brings its claim
 }
@@ -59,7 +61,8 @@ func (own ownClaim) claim(key string) *corev1.PersistentVolumeClaim {
 }
 
 func newClaimStore(node string, changed func(key string)) *claimStore {
-	return &claimStore{node: node, changed: changed, open: map[string]*openClaim{}, own: map[string]ownClaim{}, calls: map[string]calls{}}
+	return &claimStore{node: node, changed: changed, open: map[string]*openClaim{}, own: map[string]ownClaim{},
+		keys: map[string]string{}, here: map[string]bool{}, calls: map[string]calls{}}
 }
 
 func (s *claimStore) Add(o any) error {
@@ -77,7 +80,7 @@ func (s *claimStore) Delete(o any) error {
 		s.mu.Lock()
 		key := kubeclient.KeyOf(claim)
 		delete(s.open, key)
-		delete(s.own, key)
+		s.disown(key)
 		s.mu.Unlock()
 		s.changed(key)
 	}
@@ -90,6 +93,7 @@ func (s *claimStore) Replace(list []any, _ string) error {
 	before := s.open
 	s.open = map[string]*openClaim{}
 	clear(s.own)
+	clear(s.keys)
 	var wake []string
 	for _, o := range list {
 		wake = append(wake, s.put(o)...)
@@ -123,11 +127,10 @@ func (s *claimStore) put(o any) (wake []string) {
 		return nil
 	}
 	claim, key := stripClaim(claim), kubeclient.KeyOf(claim)
-	delete(s.own, key)
-	// A tenant may write any volume's name into a claim: only the phase that Kubernetes sets says that it is bound.
-	selected, isBound := claim.Annotations[api.AnnotationSelectedNode], claim.Spec.VolumeName != "" && claim.Status.Phase == corev1.ClaimBound
-	if isBound && (selected == "" || selected == s.node) {
-		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName, class: kubeclient.ClassOf(claim), trim: claim.Annotations[api.AnnotationTrimInterval], chosen: selected != ""}
+	s.disown(key)
+	if s.mayBeHere(claim) {
+		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName, class: kubeclient.ClassOf(claim), trim: claim.Annotations[api.AnnotationTrimInterval], chosen: claim.Annotations[api.AnnotationSelectedNode] == s.node}
+		s.keys[claim.Spec.VolumeName] = key
 		for other, waiting := range s.open {
 			if sourceOf(waiting.PersistentVolumeClaim) == (source{kubeclient.KindClaim, key}) {
 				wake = append(wake, other)
@@ -210,35 +213,12 @@ func (s *claimStore) bound(key string) (ownClaim, bool) {
 	return own, ok
 }
 
-// classOf returns the storage class of a claim that is bound to this PersistentVolume and may have its volume on this node; "" if
-// there is no such claim.
-func (s *claimStore) classOf(key, volume string) string {
-	own, found := s.bound(key)
-	if !found || own.volume != volume {
-		return ""
-	}
-	return own.class
-}
-
 // boundTo finds the claim of this node that is bound to a PersistentVolume.
 func (s *claimStore) boundTo(volume string) (key string, own ownClaim, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, own := range s.own {
-		if own.volume == volume {
-			return key, own, true
-		}
-	}
-	return "", ownClaim{}, false
-}
-
-// chosen lists the bound claims for which the scheduler selected this node, by namespace/name.
-func (s *claimStore) chosen() map[string]ownClaim {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	claims := maps.Clone(s.own)
-	maps.DeleteFunc(claims, func(_ string, own ownClaim) bool { return !own.chosen })
-	return claims
+	key, ok = s.keys[volume]
+	return key, s.own[key], ok
 }
 
 // isOpen reports whether a claim waits for a volume, or for a larger one.

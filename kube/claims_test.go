@@ -10,6 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // TestClaimWithoutMatchingPVIsIgnored: a tenant may write the name of any volume into a claim. That claim gets no event about the
@@ -27,30 +28,28 @@ func TestClaimWithoutMatchingPVIsIgnored(t *testing.T) {
 		t.Errorf("the volume is bound to %q, of %v", key, store.own)
 	}
 	pv := kubetest.VolumeOn("node-1", "data")
-	if kubeclient.MayBind(pv, thief) || !kubeclient.MayBind(pv, owner) {
+	if pending.MayBind(pv, thief) || !pending.MayBind(pv, owner) {
 		t.Error("a claim that another claim's volume does not name may be bound to it")
 	}
 	pv.Spec.ClaimRef.UID = ""
-	if !kubeclient.MayBind(pv, owner) {
+	if !pending.MayBind(pv, owner) {
 		t.Error("a volume reserved for the claim cannot be bound to it")
 	}
 }
 
-// TestClassOfVolume: only the claim that is bound to a volume determines its class.
+// TestClassOfVolume: the claim that is bound to a volume determines its class.
 func TestClassOfVolume(t *testing.T) {
-	store := newClaimStore("node-1", func(string) {})
+	a := &Agent{claims: newClaimStore("node-1", func(string) {})}
 	elsewhere := kubetest.Claim("elsewhere", "late", "pvc-else")
 	elsewhere.Annotations = map[string]string{api.AnnotationSelectedNode: "node-2"}
 	for _, c := range []*corev1.PersistentVolumeClaim{kubetest.Claim("data", "late", "pvc-data"), elsewhere} {
-		if err := store.Add(stripClaim(c)); err != nil {
+		if err := a.claims.Add(stripClaim(c)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, test := range []struct{ claim, volume, want string }{
-		{"ns/data", "pvc-data", "late"}, {"ns/data", "pvc-other", ""}, {"ns/none", "pvc-data", ""}, {"ns/elsewhere", "pvc-else", ""},
-	} {
-		if got := store.classOf(test.claim, test.volume); got != test.want {
-			t.Errorf("%s with %s: %q, want %q", test.claim, test.volume, got, test.want)
+	for volume, want := range map[string]string{"pvc-data": "late", "pvc-other": "", "pvc-else": ""} {
+		if got := a.ClassOf(volume); got != want {
+			t.Errorf("%s: %q, want %q", volume, got, want)
 		}
 	}
 }
@@ -69,11 +68,9 @@ func TestTrimInterval(t *testing.T) {
 	if err := a.classes.Add(class); err != nil {
 		t.Fatal(err)
 	}
-	for _, test := range []struct{ claim, volume, want string }{
-		{"ns/own", "pvc-own", "2h"}, {"ns/never", "pvc-never", "never"}, {"ns/plain", "pvc-plain", "24h"}, {"ns/none", "pvc-none", ""}, {"ns/own", "pvc-plain", ""}, {"ns/gone", "pvc-own", ""},
-	} {
-		if got := a.TrimInterval(test.claim, test.volume); got != test.want {
-			t.Errorf("%s with %s: %q, want %q", test.claim, test.volume, got, test.want)
+	for volume, want := range map[string]string{"pvc-own": "2h", "pvc-never": "never", "pvc-plain": "24h", "pvc-none": "", "pvc-gone": ""} {
+		if got := a.TrimInterval(volume); got != want {
+			t.Errorf("%s: %q, want %q", volume, got, want)
 		}
 	}
 }

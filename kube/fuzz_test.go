@@ -66,7 +66,7 @@ func FuzzVolumesAndClaims(f *testing.F) {
 			t.Errorf("the watch keeps another claim of %s", bound)
 		}
 		resizeTarget(&c)
-		kubeclient.MayBind(&pv, &c)
+		pending.MayBind(&pv, &c)
 		now := time.Now()
 		marked := janitor.RecordedAt(pv.Annotations[api.AnnotationLostSince], now, pv.CreationTimestamp.Time, now)
 		what := janitor.Decide(janitor.Observation{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), Pv: &pv, Claim: &c, OptIn: true, Marked: marked})

@@ -43,7 +43,7 @@ func (a *Agent) MissingVolumes() []lvm.Volume {
 	return list
 }
 
-// lookForMissing finds the bound claims for which the scheduler selected this node and whose volume its disks do not show. It reads
+// lookForMissing finds the bound claims whose volume should be on this node and whose volume its disks do not show. It reads
 // each of their PersistentVolumes once.
 func (a *Agent) lookForMissing(ctx context.Context) error {
 	if a.audit.search.Holdings == nil {
@@ -54,7 +54,7 @@ func (a *Agent) lookForMissing(ctx context.Context) error {
 		return err
 	}
 	a.missing.forget(a.claims.bound)
-	unseen := a.claims.chosen()
+	unseen := a.claims.onDisks()
 	for key, own := range unseen {
 		if holds := slices.ContainsFunc(holdings.Owned, func(o lvm.ManagedVolume) bool {
 			return !o.Snapshot && !o.Foreign && o.Name == own.volume

@@ -51,7 +51,7 @@ func (a *Agent) Waiting(namespace, claim, uid string) bool {
 func (a *Agent) WaitingHere(namespace, claim, uid string) bool {
 	waiting, ok := a.claims.waiting(namespace + "/" + claim)
 	return ok && string(waiting.UID) == uid && waiting.Spec.VolumeName == "" && waiting.DeletionTimestamp == nil &&
-		waiting.Annotations[api.AnnotationSelectedNode] == a.claims.node
+		pending.NodeOfClaim(waiting, nil) == a.claims.node
 }
 
 // Warn writes a warning event on a claim, and does not repeat it under the same reason while the event lasts. It logs a
@@ -92,7 +92,7 @@ func (a *Agent) podClaim(ctx context.Context, claim *corev1.PersistentVolumeClai
 		return api.PodClaim{}, false, err
 	}
 	s = api.PodClaim{
-		Name: claim.Name, UID: string(claim.UID), Node: claim.Annotations[api.AnnotationSelectedNode],
+		Name: claim.Name, UID: string(claim.UID), Node: pending.NodeOfClaim(claim, nil),
 		Size:       claim.Spec.Resources.Requests.Storage().Value(),
 		Block:      claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock,
 		Parameters: class.Parameters,
@@ -105,10 +105,10 @@ func (a *Agent) podClaim(ctx context.Context, claim *corev1.PersistentVolumeClai
 
 func (a *Agent) boundPodClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) (s api.PodClaim, ours bool, err error) {
 	pv, err := a.client.Volume(ctx, claim.Spec.VolumeName)
-	if err != nil || pv == nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName || !kubeclient.MayBind(pv, claim) {
+	if err != nil || pv == nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName || !pending.MayBind(pv, claim) {
 		return api.PodClaim{}, false, err
 	}
-	return api.PodClaim{Name: claim.Name, UID: string(claim.UID), Node: pending.NodeOf(pv), Bound: true}, true, nil
+	return api.PodClaim{Name: claim.Name, UID: string(claim.UID), Node: pending.NodeOfClaim(claim, pv), Bound: true}, true, nil
 }
 
 // classNamed finds a class of this driver in the store or, until the watch has brought it, at the API server. Nil: no class

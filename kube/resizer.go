@@ -18,13 +18,12 @@ import (
 // for one node. So this node's process expands this node's volumes and records it in the same fields. It expands the volume
 // before it updates the PersistentVolume and the claim, so that it refuses an impossible size early.
 
-// mayResize reports, from the claim alone, whether its volume may be on this node.
-func (a *Agent) mayResize(claim *corev1.PersistentVolumeClaim) bool {
+// mayResize reports, without a request, whether the volume of a bound claim may be on this node.
+func (a *Agent) mayResize(ctx context.Context, claim *corev1.PersistentVolumeClaim) bool {
 	if by := api.ProvisionerOf(claim.Annotations); by != "" && by != api.DriverName {
 		return false
 	}
-	selected := claim.Annotations[api.AnnotationSelectedNode]
-	return selected == "" || selected == a.node
+	return a.mayHold(ctx, claim)
 }
 
 // resize expands the claim's volume to its next size. It writes nothing unless the volume is on this node.
@@ -40,10 +39,27 @@ func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 	if err := a.checkHandle(ctx, pv); err != nil {
 		return true, errors.Join(err, a.reportShared(ctx, claim, api.ReasonVolumeResizeFailed, "the volume is not extended", err))
 	}
-	if err := a.extend(ctx, claim, pv, target); !apierrors.IsNotFound(err) {
+	switch err := a.extend(ctx, claim, pv, target); {
+	case apierrors.IsNotFound(err):
+		return true, nil // deleted meanwhile
+	case apierrors.IsForbidden(err):
+		return true, errors.Join(err, a.reportForbidden(ctx, claim, err))
+	default:
 		return true, err
 	}
-	return true, nil // deleted meanwhile
+}
+
+// reportForbidden writes an event on a claim whose selected node is another one although its volume was created for it: the
+// admission policy then takes its volume for that node's.
+func (a *Agent) reportForbidden(ctx context.Context, claim *corev1.PersistentVolumeClaim, why error) error {
+	selected := claim.Annotations[api.AnnotationSelectedNode]
+	if selected == "" || selected == a.node {
+		return nil
+	}
+	return a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning,
+		Reason: api.ReasonVolumeResizeFailed, Message: fmt.Sprintf("the volume of this claim is on node %s, but the claim's annotation %s names %s, "+
+			"so the API server does not let node %s record an expansion. Remove the annotation: kubectl -n %s annotate pvc %s %s-. The API server says: %s",
+			a.node, api.AnnotationSelectedNode, kubeclient.Quoted(selected), a.node, claim.Namespace, claim.Name, api.AnnotationSelectedNode, why)})
 }
 
 // reportShared writes an event on a claim if the driver refuses an operation because two PersistentVolumes have one handle.
@@ -56,11 +72,13 @@ func (a *Agent) reportShared(ctx context.Context, claim *corev1.PersistentVolume
 	return a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning, Reason: reason, Message: refused + ": " + shared.Error()})
 }
 
-func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, target resource.Quantity) (err error) {
+func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, target resource.Quantity) error {
 	if !isMarked(claim, target) {
-		if claim, err = a.client.PatchClaim(ctx, claim, "status", begunPatch(claim, target)); err != nil {
+		begun, err := a.client.PatchClaim(ctx, claim, "status", begunPatch(claim, target))
+		if err != nil {
 			return fmt.Errorf("cannot record the expansion of claim %s: %w", kubeclient.KeyOf(claim), err)
 		}
+		claim = begun
 	}
 	volume, err := a.extendVolume(ctx, pv, target)
 	if err != nil {

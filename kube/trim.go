@@ -10,9 +10,9 @@ import (
 )
 
 // TrimInterval returns the trim interval of the claim that is bound to a PersistentVolume, or else of its storage class; "": none.
-func (a *Agent) TrimInterval(claim, volume string) string {
-	own, found := a.claims.bound(claim)
-	if !found || own.volume != volume {
+func (a *Agent) TrimInterval(volume string) string {
+	_, own, found := a.claims.boundTo(volume)
+	if !found {
 		return ""
 	}
 	if own.trim != "" {
@@ -26,9 +26,9 @@ func (a *Agent) TrimInterval(claim, volume string) string {
 }
 
 // ReportTrimFailed writes an event on the claim that is bound to a PersistentVolume.
-func (a *Agent) ReportTrimFailed(ctx context.Context, claim, volume, message string) {
-	own, found := a.claims.bound(claim)
-	if !found || own.volume != volume {
+func (a *Agent) ReportTrimFailed(ctx context.Context, volume, message string) {
+	claim, own, found := a.claims.boundTo(volume)
+	if !found {
 		return
 	}
 	namespace, name := kubeclient.ClaimKey(claim)

@@ -21,7 +21,7 @@ func (s *Server) Trimmable(ctx context.Context) ([]trim.FileSystem, error) {
 	var list []trim.FileSystem
 	for _, v := range volumes {
 		if len(writable(mounted[s.numberOf(v)])) > 0 {
-			list = append(list, trim.FileSystem{ID: v.ID, Claim: v.Claim, Volume: v.Name})
+			list = append(list, trim.FileSystem{ID: v.ID, Volume: v.Name})
 		}
 	}
 	return list, nil

@@ -161,7 +161,7 @@ var faults = []fault{
 	}, "waiting snapshots", "VolumeSnapshot shop/snap-2", "has no VolumeSnapshotContent: no snapshot-controller works on it"},
 	{"claim that fits nowhere", func(f *facts) {
 		w := waitingShop()
-		f.nodes, f.claims, f.users = w.nodes, w.claims, w.pods
+		f.nodes, f.claims, f.volumes, f.users = w.nodes, w.claims, w.volumes, w.pods
 	}, "claims", "claim shop/data", "no node can have the volume; node-2: volume group vg-data has capacity for a volume of at most 80 GiB, and the claim requests 200 GiB; node-1: the pod also uses claim log"},
 	{"pod whose node is cordoned", func(f *facts) {
 		f.claims, f.users = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{unscheduled("data-db-0", "db-0")}

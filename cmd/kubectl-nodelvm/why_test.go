@@ -28,7 +28,7 @@ func waitingShop() *whyFacts {
 			Status: corev1.PersistentVolumeClaimStatus{Phase: phase}}
 	}
 	w.claims = []corev1.PersistentVolumeClaim{claim("data", "local", "200Gi", corev1.ClaimPending), claim("log", "thin", "4Gi", corev1.ClaimBound)}
-	w.claims[1].Spec.VolumeName = "pvc-2"
+	w.claims[1].Spec.VolumeName, w.volumes[1].Spec.ClaimRef.Name = "pvc-2", "log"
 	w.pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-0"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 		{Name: "d", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
 		{Name: "l", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "log"}}},

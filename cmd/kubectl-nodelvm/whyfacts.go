@@ -205,7 +205,7 @@ func (w *whyFacts) nodeOfClaim(claim *corev1.PersistentVolumeClaim) string {
 	if pv == nil {
 		return ""
 	}
-	return pending.NodeOf(pv)
+	return pending.NodeOfClaim(claim, pv)
 }
 
 func (w *whyFacts) class(claim *corev1.PersistentVolumeClaim) *storagev1.StorageClass {

@@ -13,12 +13,12 @@ import (
 // and the disks of physical volumes.
 type volumeDetails struct {
 	fileSystems func(context.Context) (map[lvm.ID]inventory.FileSystem, error)
-	class       func(claim, volume string) string // nil: no API server
-	disks       *disks.Registry                   // nil: unknown
+	class       func(volume string) string // of the claim that has the PersistentVolume of that name; nil: no API server
+	disks       *disks.Registry            // nil: unknown
 }
 
 // classOf returns the agent's function that finds a volume's storage class; nil without an agent.
-func classOf(agent *kube.Agent) func(claim, volume string) string {
+func classOf(agent *kube.Agent) func(volume string) string {
 	if agent == nil {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (d volumeDetails) addTo(ctx context.Context, inv *inventory.Inventory) erro
 			v.FileSystem = &f
 		}
 		if d.class != nil {
-			v.Class = d.class(v.Claim, v.Name)
+			v.Class = d.class(v.Name)
 		}
 	}
 	return err

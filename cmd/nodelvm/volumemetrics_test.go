@@ -71,12 +71,7 @@ func TestVolumeDetails(t *testing.T) {
 		fileSystems: func(context.Context) (map[lvm.ID]inventory.FileSystem, error) {
 			return map[lvm.ID]inventory.FileSystem{{VG: testGroup, LV: "a"}: {Size: 7}, {VG: testGroup, LV: "gone"}: {Size: 8}}, nil
 		},
-		class: func(claim, volume string) string {
-			if claim == "shop/b" && volume == "b" {
-				return "fast"
-			}
-			return ""
-		},
+		class: func(volume string) string { return map[string]string{"b": "fast"}[volume] },
 	}
 	if err := details.addTo(t.Context(), &inv); err != nil {
 		t.Fatal(err)

@@ -68,6 +68,7 @@ func claimRequests() []request {
 		{name: "note an expansion", sub: "status", before: bound("node-1"), now: growing(bound("node-1"))},
 		{name: "note an expansion of a block volume", sub: "status", before: growing(raw(bound("node-1"))), now: annotated(noExpansion, "true", raw(bound("node-1")))},
 		{name: "note an expansion of a claim that was bound by hand", sub: "status", before: bound(""), now: growing(bound(""))},
+		{name: "note an expansion of a claim that was bound to another claim's volume", sub: "status", before: rebound("node-2"), now: growing(rebound("node-2"))},
 		{name: "take a claim whose source it has", before: copying("VolumeSnapshot", claim("")), now: copying("VolumeSnapshot", claim("node-1"))},
 		{name: "take such a claim over", before: copying("PersistentVolumeClaim", claim("node-2")), now: copying("PersistentVolumeClaim", claim("node-1"))},
 		{name: "protect the source of a copy", before: claim("node-2"), now: finalized(cloning, claim("node-2"))},
@@ -88,6 +89,7 @@ func claimRequests() []request {
 		{name: "take a copy and its protection away", before: finalized("kubernetes.io/pvc-protection", copying("VolumeSnapshot", claim(""))), now: copying("VolumeSnapshot", claim("node-1")), refused: mayOnly},
 		{name: "take a copy and another source", before: copying("VolumeSnapshot", claim("")), now: copying("PersistentVolumeClaim", claim("node-1")), refused: mayOnly},
 		{name: "note an expansion of another node's claim", sub: "status", before: bound("node-2"), now: growing(bound("node-2")), refused: mayOnly},
+		{name: "note an expansion by way of another volume", sub: "status", before: bound("node-2"), now: growing(rebound("node-2")), refused: mayOnly},
 		{name: "note more than a claim requests", sub: "status", before: bound(""), now: allocated("1Pi", bound("")), refused: mayOnly},
 		{name: "note still more after less is requested", sub: "status", before: allocated("4Gi", bound("node-1")), now: allocated("5Gi", bound("node-1")), refused: mayOnly},
 		{name: "note another resource", sub: "status", before: bound("node-1"), now: allocating("cpu", "1", bound("node-1")), refused: mayOnly},
@@ -117,7 +119,7 @@ func claimRequests() []request {
 }
 
 func claim(node string) *core.PersistentVolumeClaim {
-	pvc := asking("2Gi", &core.PersistentVolumeClaim{ObjectMeta: meta.ObjectMeta{Name: "data", Namespace: "demo"}})
+	pvc := asking("2Gi", &core.PersistentVolumeClaim{ObjectMeta: meta.ObjectMeta{Name: "data", Namespace: "demo", UID: "1"}})
 	if node != "" {
 		pvc.Annotations = map[string]string{selectedNode: node}
 	}
@@ -127,6 +129,13 @@ func claim(node string) *core.PersistentVolumeClaim {
 func bound(node string) *core.PersistentVolumeClaim {
 	pvc := claim(node)
 	pvc.Spec.VolumeName, pvc.Status.Phase = "pvc-1", core.ClaimBound
+	return pvc
+}
+
+// rebound is bound to a volume that was created for another claim, as a volume populator does.
+func rebound(node string) *core.PersistentVolumeClaim {
+	pvc := bound(node)
+	pvc.Spec.VolumeName = "pvc-2"
 	return pvc
 }
 

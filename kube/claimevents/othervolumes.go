@@ -72,9 +72,7 @@ func (o *otherVolumes) nodeOf(ctx context.Context, namespace, name string) (node
 		if err != nil {
 			return "", err
 		}
-		if pv != nil && kubeclient.MayBind(pv, claim) { // a claim may name any volume
-			node = pending.NodeOf(pv)
-		}
+		node = pending.NodeOfClaim(claim, pv)
 	}
 	o.nodes[key] = node
 	return node, nil

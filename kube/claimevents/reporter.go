@@ -219,8 +219,8 @@ func (r *Reporter) resolveClaim(ctx context.Context, last report) error {
 		return err
 	}
 	message := "resolved: the claim has its volume"
-	if pv != nil && kubeclient.MayBind(pv, claim) && pending.NodeOf(pv) != "" { // a claim may name any volume
-		message += " on " + pending.NodeOf(pv)
+	if node := pending.NodeOfClaim(claim, pv); node != "" {
+		message += " on " + node
 	}
 	return r.Events.Record(ctx, kubeclient.Event{About: last.about, Kind: corev1.EventTypeNormal, Reason: api.ReasonWaitingForCapacity, Message: message})
 }

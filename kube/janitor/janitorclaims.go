@@ -9,6 +9,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // checkClaim removes the selected node from an unbound claim if that node is gone or out of service: no driver on it
@@ -16,7 +17,7 @@ import (
 func (r *janitorRound) checkClaim(ctx context.Context, key, node string) (time.Duration, error) {
 	namespace, name := kubeclient.ClaimKey(key)
 	claim, err := r.client.Claim(ctx, namespace, name)
-	if err != nil || claim == nil || claim.Spec.VolumeName != "" || claim.Annotations[api.AnnotationSelectedNode] != node {
+	if err != nil || claim == nil || claim.Spec.VolumeName != "" || pending.NodeOfClaim(claim, nil) != node {
 		return 0, err
 	}
 	class, err := r.class(ctx, kubeclient.ClassOf(claim))

@@ -57,7 +57,7 @@ func KeepSelecting(o any) (place, bool) {
 	if !ok || claim.Spec.VolumeName != "" {
 		return place{}, false
 	}
-	p := place{node: claim.Annotations[api.AnnotationSelectedNode], alone: true}
+	p := place{node: pending.NodeOfClaim(claim, nil), alone: true}
 	return p, p.node != ""
 }
 

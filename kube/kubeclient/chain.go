@@ -17,19 +17,13 @@ import (
 
 // Chain checks that a PersistentVolume, a claim, a logical volume and a node belong together. The volume names the claim
 // and its UID, and the claim names the volume. The volume handle is one of this driver's, and no other PersistentVolume
-// (sameHandle) has it. The volume is usable on that node alone, and no other node is selected for the claim. The error
-// names the broken link.
+// (sameHandle) has it. The volume is usable on that node alone; the selected node of a bound claim does not count
+// (pending.NodeOfClaim). The error names the broken link.
 func Chain(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, node string, sameHandle ...string) error {
 	if err := Placed(pv, node, sameHandle...); err != nil {
 		return err
 	}
-	if err := bound(pv, claim); err != nil {
-		return err
-	}
-	if selected := claim.Annotations[api.AnnotationSelectedNode]; selected != "" && selected != node {
-		return fmt.Errorf("node %s is selected for claim %s, but PersistentVolume %s is on node %s", Quoted(selected), KeyOf(claim), pv.Name, node)
-	}
-	return nil
+	return bound(pv, claim)
 }
 
 // Placed checks the part of a chain that needs no claim: PersistentVolume, logical volume, node.
@@ -71,13 +65,6 @@ func bound(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) err
 		return fmt.Errorf("PersistentVolume %s names claim %s, but that claim names PersistentVolume %s", pv.Name, KeyOf(claim), Quoted(claim.Spec.VolumeName))
 	}
 	return nil
-}
-
-// MayBind reports whether a claim that names a PersistentVolume is, or can become, bound to it: the PersistentVolume names
-// the claim, or no claim.
-func MayBind(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
-	ref := pv.Spec.ClaimRef
-	return ref == nil || ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
 }
 
 // SnapshotChain checks a VolumeSnapshotContent and a VolumeSnapshot as chain checks a volume and a claim.

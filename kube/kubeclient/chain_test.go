@@ -30,12 +30,12 @@ func TestChainNeedsReferencesInBothDirections(t *testing.T) {
 		"volume: no claim's kind":   {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) { pv.Spec.ClaimRef.Kind = "Pod" }, nil, `"Pod"`},
 		"claim: another volume":     {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-2" }, nil, `"pvc-2"`},
 		"claim: no volume":          {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "" }, nil, "is not bound"},
-		"claim: another node": {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) {
+		"another node selected": {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) {
 			c.Annotations = map[string]string{api.AnnotationSelectedNode: "node-2"}
-		}, nil, `"node-2" is selected`},
-		"claim: endless node": {func(_ *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) {
-			c.Annotations = map[string]string{api.AnnotationSelectedNode: strings.Repeat("n", 1e6)}
-		}, nil, "is selected"},
+		}, nil, ""},
+		"handle: endless": {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) {
+			pv.Spec.CSI.VolumeHandle = strings.Repeat("n", 1e6)
+		}, nil, "volume handle"},
 		"handle: none": {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) { pv.Spec.CSI.VolumeHandle = "" }, nil, "volume handle"},
 		"handle: another kind's": {func(pv *corev1.PersistentVolume, _ *corev1.PersistentVolumeClaim) {
 			pv.Spec.CSI.VolumeHandle = "vol-0a1b"

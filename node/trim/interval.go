@@ -51,6 +51,5 @@ type volume struct {
 // FileSystem is a mounted file system of a volume.
 type FileSystem struct {
 	ID     lvm.ID
-	Claim  string // namespace/name
 	Volume string // name of the PersistentVolume
 }

@@ -46,7 +46,7 @@ func newNode(sizes ...lvm.Bytes) *node {
 	for i, size := range sizes {
 		name := string(rune('a' + i))
 		n.sizes[name] = size
-		n.mounted = append(n.mounted, FileSystem{ID: lvm.ID{VG: "vg", LV: name}, Claim: "shop/" + name, Volume: name})
+		n.mounted = append(n.mounted, FileSystem{ID: lvm.ID{VG: "vg", LV: name}, Volume: name})
 	}
 	return n
 }
@@ -57,14 +57,14 @@ type outcome struct {
 	trimmed      lvm.Bytes
 }
 
-// run runs a Trimmer for a while of fake time. Intervals are by the claim's name.
+// run runs a Trimmer for a while of fake time. Intervals are by the volume's name.
 func run(t *testing.T, n *node, intervals map[string]string, wait time.Duration) (o outcome) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), wait)
 		defer stop()
-		New(Config{Node: n, Log: slog.New(slog.DiscardHandler), Interval: func(claim, _ string) string { return intervals[claim] },
-			Failed: func(_ context.Context, claim, _, message string) { o.failed = append(o.failed, claim+": "+message) },
+		New(Config{Node: n, Log: slog.New(slog.DiscardHandler), Interval: func(volume string) string { return intervals[volume] },
+			Failed: func(_ context.Context, volume, message string) { o.failed = append(o.failed, volume+": "+message) },
 			Done: func(trimmed lvm.Bytes, _ time.Duration, err error) {
 				o.trimmed += trimmed
 				o.done = append(o.done, fmt.Sprint(err))
@@ -76,7 +76,7 @@ func run(t *testing.T, n *node, intervals map[string]string, wait time.Duration)
 // TestOptIn: only file systems with an interval are trimmed, in ranges, within an hour, and then once an interval.
 func TestOptIn(t *testing.T) {
 	n := newNode(2*lvm.GiB+lvm.MiB, lvm.GiB, lvm.GiB)
-	o := run(t, n, map[string]string{"shop/a": "24h", "shop/c": "never"}, 26*time.Hour)
+	o := run(t, n, map[string]string{"a": "24h", "c": "never"}, 26*time.Hour)
 	once := []string{"a 0 B", "a 1 GiB", "a 2 GiB"}
 	if !slices.Equal(n.did, slices.Concat(once, once)) || len(o.done) != 2 || len(o.failed) != 0 || o.trimmed != 6*lvm.MiB {
 		t.Errorf("requests %q, outcome %+v", n.did, o)
@@ -92,7 +92,7 @@ func TestOptIn(t *testing.T) {
 // TestOneAtATime: file systems that are due together are trimmed one after another.
 func TestOneAtATime(t *testing.T) {
 	n := newNode(2*lvm.GiB, lvm.GiB)
-	run(t, n, map[string]string{"shop/a": "1h", "shop/b": "1h"}, 90*time.Minute)
+	run(t, n, map[string]string{"a": "1h", "b": "1h"}, 90*time.Minute)
 	if want := []string{"a 0 B", "a 1 GiB", "b 0 B"}; !slices.Equal(n.did, want) {
 		t.Fatalf("requests %q, want %q", n.did, want)
 	}
@@ -120,7 +120,7 @@ func TestFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(2 * lvm.GiB)
 			n.errs = test.errs
-			o := run(t, n, map[string]string{"shop/a": "20h"}, 2*time.Hour)
+			o := run(t, n, map[string]string{"a": "20h"}, 2*time.Hour)
 			if test.did > 0 && len(n.did) != test.did {
 				t.Errorf("requests %q", n.did)
 			}
@@ -135,7 +135,7 @@ func TestFailures(t *testing.T) {
 // TestWrongInterval: a wrong annotation is reported once, and changes nothing.
 func TestWrongInterval(t *testing.T) {
 	n := newNode(lvm.GiB)
-	o := run(t, n, map[string]string{"shop/a": "1m"}, 5*time.Hour)
+	o := run(t, n, map[string]string{"a": "1m"}, 5*time.Hour)
 	if len(n.did) != 0 || len(o.failed) != 1 || !strings.Contains(o.failed[0], `the trim interval is "1m"`) {
 		t.Errorf("requests %q, outcome %+v", n.did, o)
 	}
@@ -157,8 +157,8 @@ func TestStuck(t *testing.T) {
 		release := make(chan struct{})
 		n := &stuckNode{node: *newNode(lvm.GiB, lvm.GiB), release: release}
 		var failed []string
-		trimmer := New(Config{Node: n, Log: slog.New(slog.DiscardHandler), Interval: func(string, string) string { return "1h" },
-			Failed: func(_ context.Context, claim, _, message string) { failed = append(failed, claim+": "+message) },
+		trimmer := New(Config{Node: n, Log: slog.New(slog.DiscardHandler), Interval: func(string) string { return "1h" },
+			Failed: func(_ context.Context, volume, message string) { failed = append(failed, volume+": "+message) },
 			Done:   func(lvm.Bytes, time.Duration, error) {}})
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Hour)
 		defer stop()

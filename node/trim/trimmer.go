@@ -31,9 +31,9 @@ type Node interface {
 // Config configures a Trimmer.
 type Config struct {
 	Node     Node
-	Interval func(claim, volume string) string                        // the annotation; "": none
-	Failed   func(ctx context.Context, claim, volume, message string) // reports a failure on the claim
-	Done     func(trimmed lvm.Bytes, took time.Duration, err error)   // observes each trim
+	Interval func(volume string) string                             // the annotation of the claim that has a PersistentVolume; "": none
+	Failed   func(ctx context.Context, volume, message string)      // reports a failure on that claim
+	Done     func(trimmed lvm.Bytes, took time.Duration, err error) // observes each trim
 	Log      *slog.Logger
 }
 
@@ -103,11 +103,11 @@ func (t *Trimmer) volumes(ctx context.Context) (wanted []volume, err error) {
 	}
 	since, wrong := map[lvm.ID]time.Time{}, map[lvm.ID]string{}
 	for _, f := range mounted {
-		text := t.Interval(f.Claim, f.Volume)
+		text := t.Interval(f.Volume)
 		interval, err := ParseInterval(text)
 		if err != nil {
 			if wrong[f.ID] = text; t.wrong[f.ID] != text {
-				t.Failed(ctx, f.Claim, f.Volume, err.Error())
+				t.Failed(ctx, f.Volume, err.Error())
 			}
 			continue
 		}
@@ -140,7 +140,7 @@ func (t *Trimmer) trimVolume(ctx context.Context, v volume) {
 	t.Done(trimmed, time.Since(began), err)
 	if err != nil {
 		t.Log.WarnContext(ctx, "cannot trim a file system", "volume", v.ID.String(), "trimmed", trimmed, "error", err)
-		t.Failed(ctx, v.Claim, v.Volume, fmt.Sprintf("cannot trim the file system after %s: %v", trimmed, err))
+		t.Failed(ctx, v.Volume, fmt.Sprintf("cannot trim the file system after %s: %v", trimmed, err))
 		return
 	}
 	t.Log.InfoContext(ctx, "trimmed a file system", "volume", v.ID.String(), "trimmed", trimmed, "took", time.Since(began))

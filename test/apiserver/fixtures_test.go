@@ -90,7 +90,7 @@ func (n *node) start(t *testing.T, health func(context.Context) ([]lvm.Condition
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	agent := kube.NewAgent(kube.Config{Client: client, Node: n.name, Volumes: n.host, Health: health, Snapshots: true, Log: log})
+	agent := kube.NewAgent(kube.Config{Client: client, Node: n.name, Volumes: n.host, Holdings: n.host.ManagedVolumes, Health: health, Snapshots: true, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
