@@ -73,18 +73,20 @@ type janitorRound struct {
 	contents *kubeclient.FilteredStore[place]    // by name: this driver's
 	queue    workqueue.TypedDelayingInterface[kubeclient.ObjectKey]
 	backoff  *flowcontrol.Backoff
+	deleted  map[string]bool // names of the volumes whose claims this janitor has deleted
 }
 
 // place is the node that has, or will have, an object's volume.
 type place struct {
 	node   string
 	handle string // of a volume
+	claim  string // of a volume: namespace/name in its claimRef
 	alone  bool   // it has no annotation of a loss: while the node exists, the janitor has nothing to do
 }
 
 func (j *Janitor) newRound() *janitorRound {
 	r := &janitorRound{
-		Janitor: j, began: time.Now(), queue: workqueue.NewTypedDelayingQueue[kubeclient.ObjectKey](),
+		Janitor: j, began: time.Now(), deleted: map[string]bool{}, queue: workqueue.NewTypedDelayingQueue[kubeclient.ObjectKey](),
 		backoff: flowcontrol.NewBackOff(kubeclient.BackoffFirst, kubeclient.BackoffMost),
 	}
 	add := func(kind string) func(string, []place) {

@@ -9,8 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -54,12 +52,17 @@ func (r *janitorRound) observe(ctx context.Context, pv *corev1.PersistentVolume,
 	if s.OptIn, err = r.releases(ctx, pv, s.Claim); err != nil || s.Claim == nil || !s.due() || !s.OptIn {
 		return s, err
 	}
+	pods, err := r.pods(ctx, s.Claim.Namespace)
+	s.users = usersOf(pods, s.Claim)
+	return s, err
+}
+
+func (r *janitorRound) pods(ctx context.Context, namespace string) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := r.client.Core.Get().Namespace(s.Claim.Namespace).Resource("pods").Do(ctx).Into(&pods); err != nil {
-		return s, fmt.Errorf("cannot list the pods of namespace %s: %w", s.Claim.Namespace, err)
+	if err := r.client.Core.Get().Namespace(namespace).Resource("pods").Do(ctx).Into(&pods); err != nil {
+		return nil, fmt.Errorf("cannot list the pods of namespace %s: %w", namespace, err)
 	}
-	s.users = usersOf(pods.Items, s.Claim)
-	return s, nil
+	return pods.Items, nil
 }
 
 // observeLoss determines whether the volume is lost, and since when. broken: the janitor does not believe its node.
@@ -138,20 +141,21 @@ func (r *janitorRound) do(ctx context.Context, s Observation, what step) (time.D
 		return time.Minute, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeInUse, fmt.Sprintf(
 			"%s, and the storage class demands that this claim is deleted; but pod %s on node %s still uses it: delete the pod first",
 			s.Loss, user.Name, user.Spec.NodeName))
-	case StepDeleteClaim:
-		if err := r.deleteClaim(ctx, s); err != nil {
-			return 0, err
-		}
-		return checkAgain, r.deletePods(ctx, s) // at once: a claim that only waiting pods use is deleted in a moment
-	case stepDeletePods:
-		return checkAgain, r.deletePods(ctx, s)
+	case StepDeleteClaim, stepDeletePods:
+		return r.release(ctx, s)
 	case stepAwait:
 		return checkAgain, nil
 	case StepDeletePV:
+		if err := r.dismissPods(ctx, s); err != nil {
+			return 0, err
+		}
 		return 0, r.deletePV(ctx, s)
 	case StepRemoveFinalizer:
 		return 0, r.removeFinalizer(ctx, s)
 	case stepAbandon:
+		if err := r.dismissPods(ctx, s); err != nil {
+			return 0, err
+		}
 		return 0, r.abandon(ctx, s)
 	case stepReportBroken:
 		return reportAgain, r.reportBroken(ctx, api.ReasonClaimMismatch, corev1.ObjectReference{
@@ -252,30 +256,10 @@ func (r *janitorRound) deleteClaim(ctx context.Context, s Observation) error {
 	if err != nil {
 		return fmt.Errorf("cannot delete claim %s: %w", kubeclient.KeyOf(s.Claim), err)
 	}
+	r.deleted[s.Pv.Name] = true
 	return r.report(ctx, s, corev1.EventTypeNormal, api.ReasonClaimDeleted, fmt.Sprintf(
 		"%s for more than %s: the janitor deletes this claim, as storage class %s demands, so that its owner can create it again; volume %s stays on its disks",
 		s.Loss, s.Grace, s.Pv.Spec.StorageClassName, s.Pv.Spec.CSI.VolumeHandle))
-}
-
-// deletePods deletes the pods that wait for the claim. Pods on a lost node get a grace period of 0, as from Kubernetes' pod garbage
-// collector.
-func (r *janitorRound) deletePods(ctx context.Context, s Observation) error {
-	for _, pod := range s.users {
-		if !s.removable(pod) {
-			continue
-		}
-		var grace *int64
-		if s.ownerless(pod) {
-			grace = ptr.To(int64(0))
-		}
-		if err := remove(ctx, r.client.Core, "pods", &pod, grace); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("cannot delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
-		}
-		if err := r.report(ctx, s, corev1.EventTypeNormal, api.ReasonPodDeleted, fmt.Sprintf("deleted pod %s, which waited for this claim", pod.Name)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (r *janitorRound) deletePV(ctx context.Context, s Observation) error {

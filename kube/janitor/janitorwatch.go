@@ -37,7 +37,11 @@ func KeepVolume(o any) (place, bool) {
 	if node == "" {
 		return place{}, false
 	}
-	return place{node: node, handle: pv.Spec.CSI.VolumeHandle, alone: len(kubeclient.Only(pv.Annotations, volumeNotes...)) == 0}, true
+	p := place{node: node, handle: pv.Spec.CSI.VolumeHandle, alone: len(kubeclient.Only(pv.Annotations, volumeNotes...)) == 0}
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		p.claim = ref.Namespace + "/" + ref.Name
+	}
+	return p, true
 }
 
 func StripVolume(o any) any {
@@ -46,6 +50,9 @@ func StripVolume(o any) any {
 		if pending.NodeOf(pv) != "" {
 			kept.Spec.CSI, kept.Spec.NodeAffinity = pv.Spec.CSI, pv.Spec.NodeAffinity
 			kept.Annotations = kubeclient.Only(pv.Annotations, volumeNotes...)
+			if ref := pv.Spec.ClaimRef; ref != nil {
+				kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: ref.Namespace, Name: ref.Name}
+			}
 		}
 		return kept
 	}

@@ -74,8 +74,8 @@ const (
 	stepMark             // Record when the loss was first observed, which begins the grace period. The time of a taint does not count.
 	stepReport           // Report what the owner can do; check again after the grace period, or when the event expires.
 	stepInUse            // Report that a running pod uses the claim.
-	StepDeleteClaim      // Delete the claim, so that its owner can create another.
-	stepDeletePods       // Delete the pods that wait for it.
+	StepDeleteClaim      // Delete the claim, with the other due ones of its pods, so that its owner can create another. Then delete the pods.
+	stepDeletePods       // Delete the pods that wait for it, after the other due claims of those.
 	stepAwait            // Wait for Kubernetes' own controllers.
 	StepDeletePV
 	StepRemoveFinalizer // Remove csi-provisioner's finalizer: no other process does.
@@ -167,11 +167,25 @@ func (s Observation) ownerless(pod corev1.Pod) bool {
 	return pod.Spec.NodeName == s.Loss.node && s.Loss.kind != lossGroup
 }
 
+// podsAppear is how long after the deletion of a claim an operator may still create a pod that needs it, because its own watch is late.
+const podsAppear = 10 * time.Second
+
+// releasedAt is when the volume controller found the claim of a released volume gone; zero: it did not record that.
+func releasedAt(pv *corev1.PersistentVolume) time.Time {
+	if at := pv.Status.LastPhaseTransitionTime; at != nil {
+		return at.Time
+	}
+	return time.Time{}
+}
+
 // decideReleased decides for a volume whose claim no longer exists. If its policy is Delete, its owner has deleted the data
 // with the claim: only the object is left, and only the lost node would remove that.
 func decideReleased(s Observation) step {
 	if s.Pv.Spec.ClaimRef == nil || s.Pv.Spec.ClaimRef.UID == "" || !kubeclient.IsReleased(s.Pv) {
 		return stepNothing // pre-provisioned and never bound, or the volume controller has yet to see that the claim is gone
+	}
+	if s.OptIn && s.Now.Before(releasedAt(s.Pv).Add(min(podsAppear, s.Grace))) {
+		return stepAwait
 	}
 	policy := cmp.Or(policyBefore(s.Pv), s.Pv.Spec.PersistentVolumeReclaimPolicy)
 	switch {
