@@ -13,9 +13,10 @@ type PodClaim struct {
 	Name, UID string
 	Node      string // of its volume or, if it is not bound, the selected node; "": none yet
 	Bound     bool
+	ByOthers  bool // unbound, and csi-provisioner creates no volume for it: a populator, a restore tool or an admin binds one. Only its Node counts
 	Indirect  bool // no pod uses both claims: the claims of further pods connect them
 
-	// For an unbound claim: what csi-provisioner will request of CreateVolume.
+	// For an unbound claim that is not ByOthers: what csi-provisioner will request of CreateVolume.
 	Size        int64 // bytes
 	Block       bool  // raw block volume
 	AccessModes []string

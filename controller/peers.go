@@ -193,12 +193,13 @@ func (s *Server) waiting(specs []lvm.Spec) bool {
 	return true
 }
 
-// specsOf returns the specs of the unbound peers, parsed as their own requests will be. It skips an invalid one: the peer's own
-// request reports the error.
+// specsOf returns the specs of the peers that csi-provisioner will request, parsed as their own requests will be. It skips an invalid one:
+// the peer's own request reports the error. The volume of a claim that others bind is created for another claim: a reservation for it
+// would hold capacity that nobody uses.
 func (s *Server) specsOf(spec lvm.Spec, claims api.PodClaims) (peers []lvm.Spec) {
 	namespace, _, _ := strings.Cut(spec.Claim, "/")
 	for _, c := range claims.Claims {
-		if c.Bound {
+		if c.Bound || c.ByOthers {
 			continue
 		}
 		if peer, _, err := s.parseCreate(requestOf(c, namespace)); err == nil {

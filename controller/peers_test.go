@@ -278,6 +278,31 @@ func TestBoundAndInvalidPeersAreIgnored(t *testing.T) {
 	expectKind(t, err, lvm.KindInvalid, "layuot")
 }
 
+// TestPeerBoundByOthers: no request ever uses the capacity of a claim that a volume populator or a restore tool binds. The other claims of
+// the pod follow it to its node.
+func TestPeerBoundByOthers(t *testing.T) {
+	a := claim("a", 25*lvm.GiB, "vg-nvme")
+	filled := api.PodClaim{Name: "filled", UID: "filled-uid", Node: "node-1", ByOthers: true, Size: int64(30 * lvm.GiB), AccessModes: a.AccessModes, Parameters: a.Parameters}
+	s, pod, _ := newPod(t, a, filled)
+	before := published(t, s, "vg-nvme")
+	if _, err := pod.create(t, s, a); err != nil {
+		t.Fatal(err)
+	}
+	if room := published(t, s, "vg-nvme"); before-room > 26*lvm.GiB {
+		t.Errorf("%s are published after %s: the filled claim reserves capacity", room, before)
+	}
+	b := claim("b", lvm.GiB, "vg-nvme")
+	filled.Node = "node-2"
+	pod.claims = []api.PodClaim{b, filled}
+	_, err := pod.create(t, s, b)
+	expectKind(t, err, lvm.KindInsufficientCapacity, "claim filled", "is about to be created on node node-2")
+	filled.Node = ""
+	pod.claims = []api.PodClaim{b, filled}
+	if _, err := pod.create(t, s, b); err != nil {
+		t.Errorf("no node is selected for the filled claim: %v", err)
+	}
+}
+
 // Who is asked for on this node while a peer is on another one is sent after it.
 func TestCreateRefusedWhilePeerIsElsewhere(t *testing.T) {
 	a, b, c := claim("a", lvm.GiB, "vg-nvme"), claim("b", lvm.GiB, "vg-nvme"), claim("c", lvm.GiB, "vg-nvme")

@@ -234,8 +234,8 @@ func (a *Agent) jobForClaim(ctx context.Context, key string) (job, bool) {
 		a.watchContents(ctx)
 	}
 	if pending.NodeOfClaim(claim, nil) == a.node {
-		if isPopulated(claim) || claim.Spec.Selector != nil {
-			return job{}, false // csi-provisioner creates no volume for it
+		if isBoundByOthers(claim) {
+			return job{}, false
 		}
 		return job{string(claim.UID) + "/retrigger", func(ctx context.Context) (bool, error) { return false, a.retrigger(ctx, claim) }}, true
 	}

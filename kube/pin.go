@@ -40,9 +40,10 @@ func sourceOf(claim *corev1.PersistentVolumeClaim) source {
 	return source{}
 }
 
-// isPopulated reports whether a volume populator is filling the claim: csi-provisioner ignores it until then.
-func isPopulated(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.Spec.DataSourceRef != nil && sourceOf(claim) == (source{})
+// isBoundByOthers reports whether csi-provisioner creates no volume for the claim, because a volume populator fills one for it, or because
+// it has a selector and waits for an existing volume (Velero sets one while it restores a claim's data).
+func isBoundByOthers(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Spec.Selector != nil || claim.Spec.DataSourceRef != nil && sourceOf(claim) == (source{})
 }
 
 // pin selects this node for the claim if its source is here. Until then it does not retry: ready snapshots and bound claims

@@ -23,8 +23,8 @@ import (
 const podClaimsTimeout = 10 * time.Second
 
 // PodClaims finds the peers of a claim. It costs one list of pods, which simultaneous calls share, and one read for each
-// further claim, two if that is bound; a pod's only claim costs nothing more. It leaves out claims for which this driver
-// never creates a volume: those that are missing or being deleted, and those of an Immediate class; and of a pod that lacks
+// further claim, two if that is bound; a pod's only claim costs nothing more. It leaves out claims which never have a volume
+// of this driver: those that are missing or being deleted, and those of an Immediate class; and of a pod that lacks
 // missingMost claims, all after these. An error is the API server's.
 func (a *Agent) PodClaims(ctx context.Context, namespace, claim string) (api.PodClaims, error) {
 	ctx, cancel := context.WithTimeout(ctx, podClaimsTimeout)
@@ -84,19 +84,17 @@ func (a *Agent) podClaim(ctx context.Context, claim *corev1.PersistentVolumeClai
 		return api.PodClaim{}, false, nil
 	case claim.Spec.VolumeName != "":
 		return a.boundPodClaim(ctx, claim)
-	case claim.Spec.Selector != nil:
-		return api.PodClaim{}, false, nil // csi-provisioner creates no volume for it
 	}
 	class, err := a.classNamed(ctx, kubeclient.ClassOf(claim))
 	if err != nil || class == nil || bindsImmediately(class) {
 		return api.PodClaim{}, false, err
 	}
-	s = api.PodClaim{
-		Name: claim.Name, UID: string(claim.UID), Node: pending.NodeOfClaim(claim, nil),
-		Size:       claim.Spec.Resources.Requests.Storage().Value(),
-		Block:      claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock,
-		Parameters: class.Parameters,
+	s = api.PodClaim{Name: claim.Name, UID: string(claim.UID), Node: pending.NodeOfClaim(claim, nil), ByOthers: isBoundByOthers(claim)}
+	if s.ByOthers {
+		return s, true, nil
 	}
+	s.Size, s.Parameters = claim.Spec.Resources.Requests.Storage().Value(), class.Parameters
+	s.Block = claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
 	for _, mode := range claim.Spec.AccessModes {
 		s.AccessModes = append(s.AccessModes, string(mode))
 	}

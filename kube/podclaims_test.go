@@ -1,14 +1,17 @@
 package kube
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 func podWith(name string, age time.Duration, claims ...string) corev1.Pod {
@@ -58,6 +61,49 @@ func TestOrderOfPodsThatUseAClaim(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// TestPodClaim: what the driver may have to create for a claim of a pod, and where its volume is or will be.
+func TestPodClaim(t *testing.T) {
+	here := map[string]string{api.AnnotationSelectedNode: "node-1"}
+	unbound := api.PodClaim{Name: "data", UID: "claim-data", Node: "node-1", AccessModes: []string{"ReadWriteOnce"}, Parameters: map[string]string{"volumeGroup": "vg"}}
+	byOthers := api.PodClaim{Name: "data", UID: "claim-data", Node: "node-1", ByOthers: true}
+	from := func(group *string, kind string) func(*corev1.PersistentVolumeClaim) {
+		return func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: group, Kind: kind, Name: "source"}
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(c *corev1.PersistentVolumeClaim)
+		want   api.PodClaim
+		ours   bool
+	}{
+		"unbound":           {func(*corev1.PersistentVolumeClaim) {}, unbound, true},
+		"a restore":         {from(ptr.To("snapshot.storage.k8s.io"), "VolumeSnapshot"), unbound, true},
+		"a clone":           {from(nil, "PersistentVolumeClaim"), unbound, true},
+		"a populator's":     {from(ptr.To("volsync.backube"), "ReplicationDestination"), byOthers, true},
+		"with a selector":   {func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }, byOthers, true},
+		"bound":             {func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-data" }, api.PodClaim{Name: "data", UID: "claim-data", Node: "node-2", Bound: true}, true},
+		"being deleted":     {func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, api.PodClaim{}, false},
+		"of another driver": {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("foreign") }, api.PodClaim{}, false},
+		"another's, selects": {func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.StorageClassName, c.Spec.Selector = ptr.To("foreign"), &metav1.LabelSelector{}
+		}, api.PodClaim{}, false},
+		"immediate": {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("now") }, api.PodClaim{}, false},
+	} {
+		class := kubetest.Class("late", api.DriverName, late)
+		class.Parameters = map[string]string{"volumeGroup": "vg"}
+		client, _ := kubetest.RecordedClient(t, map[string]any{"GET /api/v1/persistentvolumes/pvc-data": kubetest.VolumeOn("node-2", "data"),
+			"GET /apis/storage.k8s.io/v1/storageclasses/late": class, "GET /apis/storage.k8s.io/v1/storageclasses/foreign": kubetest.Class("foreign", "ebs.example.com", late),
+			"GET /apis/storage.k8s.io/v1/storageclasses/now": kubetest.Class("now", api.DriverName, immediate)})
+		agent := NewAgent(Config{Client: client, Node: "node-1"})
+		claim := kubetest.Claim("data", "late", "")
+		claim.Annotations, claim.Spec.AccessModes = here, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+		test.change(claim)
+		if got, ours, err := agent.podClaim(t.Context(), claim); err != nil || ours != test.ours || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: got %+v, %t, %v", name, got, ours, err)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // Two pods may share a claim. Its volume stays on one node, and with it all volumes of both pods, and those of a third pod
 // that shares a claim with the second. So the claims that waiting pods connect with one claim, over any number of pods, are
-// placed together. A bound claim ends the search: its node is fixed. A claim for which this driver creates no volume
+// placed together. A bound claim ends the search: its node is fixed. A claim that never has a volume of this driver
 // connects nothing: a network file system is usable on every node.
 
 const (
