@@ -9,6 +9,7 @@ const (
 	ReasonVolumeGroupLost             = "VolumeGroupLost"
 	ReasonImmediateBindingUnsupported = "ImmediateBindingUnsupported"
 	ReasonSourceNodeSelected          = "SourceNodeSelected"
+	ReasonSourceNodeExcluded          = "SourceNodeExcluded" // of a clone: a rule of its pod
 	ReasonDuplicateVolumeHandle       = "DuplicateVolumeHandle"
 	ReasonPodVolumesOnDifferentNodes  = "PodVolumesOnDifferentNodes" // the pod's claims are on several nodes
 	ReasonInsufficientCapacityForPod  = "InsufficientCapacityForPod" // some of the pod's claims are on this node, which has no capacity for the others

@@ -237,7 +237,7 @@ func isOpen(claim *corev1.PersistentVolumeClaim) bool {
 // csi-provisioner (kube/apiproxy), it keeps no text of a tenant, as if the claim had no class.
 func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	kept := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion,
+		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion, CreationTimestamp: claim.CreationTimestamp,
 		DeletionTimestamp: claim.DeletionTimestamp, Annotations: maps.Clone(claim.Annotations),
 	}}
 	if claim.Size() > api.MaxObject {

@@ -46,6 +46,7 @@ func withVolumes(t *testing.T, pvs ...*corev1.PersistentVolume) (*Agent, *allThe
 		"GET /api/v1/persistentvolumes": list, "GET /api/v1/persistentvolumes/pvc-data": pvs[0], "PATCH /api/v1/persistentvolumes/pvc-data": pvs[0],
 		"PATCH /api/v1/namespaces/ns/persistentvolumeclaims/data/status": data, "PATCH /api/v1/namespaces/ns/persistentvolumeclaims/copy": copied,
 		"POST /api/v1/namespaces/ns/events": &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}},
+		"GET /api/v1/namespaces/ns/pods":    &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}},
 	})
 	disks := &allThere{}
 	agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: disks})

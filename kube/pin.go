@@ -15,7 +15,8 @@ import (
 
 // A restore or clone is possible only on the node of its source. Kubernetes does not know this: the scheduler would choose
 // any node with enough capacity. So the node with the source sets itself as the claim's selected node, instead of another
-// one. Then csi-provisioner creates the volume, with or without a pod, and the scheduler assigns the pod to that node.
+// one. Then csi-provisioner creates the volume, with or without a pod, and the scheduler assigns the pod to that node. If a rule of
+// the pod excludes that node (pinrules.go), the pod could never start: then the claim stays unbound.
 
 // source is the data source of a claim. The zero value is none.
 type source struct {
@@ -56,6 +57,9 @@ func (a *Agent) pin(ctx context.Context, claim *corev1.PersistentVolumeClaim, fr
 	if err != nil || !here {
 		return binding, errors.Join(err, a.reportShared(ctx, claim, api.ReasonDuplicateVolumeHandle,
 			fmt.Sprintf("node %s is not selected for this clone of claim %s", a.node, from.key), err))
+	}
+	if may, err := a.mayPin(ctx, claim, from); err != nil || !may {
+		return true, err
 	}
 	before := claim.Annotations[api.AnnotationSelectedNode]
 	_, err = a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{api.AnnotationSelectedNode: a.node}})

@@ -48,19 +48,25 @@ func (l *podLister) waiting(ctx context.Context, namespace string) ([]waitingPod
 }
 
 func (l *podLister) list(ctx context.Context, namespace string) (pods []waitingPod, err error) {
-	body, err := l.client.Get().Namespace(namespace).Resource("pods").
-		VersionedParams(&metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", "").String()}, metav1.ParameterCodec).
-		Stream(ctx)
-	if err == nil {
-		defer func() { _ = body.Close() }() // closing after reading cannot lose data
-		err = readPods(body, func(pod *corev1.Pod) {
-			if p, matters := waitingPodOf(pod); matters {
-				pods = append(pods, p)
-			}
-		})
-	}
+	err = l.each(ctx, namespace, fields.OneTermEqualSelector("spec.nodeName", ""), waitingPodFields, func(pod *corev1.Pod) {
+		if p, matters := waitingPodOf(pod); matters {
+			pods = append(pods, p)
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the pods of namespace %s that wait for a node: %w", namespace, err)
 	}
 	return pods, nil
+}
+
+// each lists the pods of a namespace, "" for all, that a field selector selects. It passes on the wanted fields of each pod, which is valid
+// until the next one.
+func (l *podLister) each(ctx context.Context, namespace string, which fields.Selector, wanted fieldTree, visit func(*corev1.Pod)) error {
+	body, err := l.client.Get().Namespace(namespace).Resource("pods").
+		VersionedParams(&metav1.ListOptions{FieldSelector: which.String()}, metav1.ParameterCodec).Stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // closing after reading cannot lose data
+	return readPods(body, wanted, visit)
 }

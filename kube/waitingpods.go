@@ -89,11 +89,11 @@ func (wanted fieldTree) pick(out, message []byte) ([]byte, error) {
 	return out, nil
 }
 
-// readPods reads a list of pods as the API server sends it, and passes on each pod with the fields that waitingPodOf reads.
+// readPods reads a list of pods as the API server sends it, and passes on each pod with the wanted fields.
 // The pod is valid until the next one. A namespace may contain thousands of pods of many kilobytes each: readPods holds
 // only one in memory.
-func readPods(body io.Reader, each func(*corev1.Pod)) error {
-	r := &wireReader{r: bufio.NewReaderSize(body, 64<<10)}
+func readPods(body io.Reader, wanted fieldTree, each func(*corev1.Pod)) error {
+	r := &wireReader{r: bufio.NewReaderSize(body, 64<<10), wanted: wanted}
 	if magic, err := r.r.Peek(len(protobufMagic)); err == nil && string(magic) == protobufMagic {
 		return r.list(each)
 	}
@@ -127,11 +127,12 @@ const (
 
 // wireReader reads protobuf messages from a stream.
 type wireReader struct {
-	r    *bufio.Reader
-	read uint64       // bytes read so far
-	text bytes.Buffer // the current pod's message
-	kept []byte       // the wanted fields of it
-	pod  corev1.Pod   // those fields, decoded
+	r      *bufio.Reader
+	wanted fieldTree
+	read   uint64       // bytes read so far
+	text   bytes.Buffer // the current pod's message
+	kept   []byte       // the wanted fields of it
+	pod    corev1.Pod   // those fields, decoded
 }
 
 func (r *wireReader) list(each func(*corev1.Pod)) error {
@@ -184,7 +185,7 @@ func (r *wireReader) item(size uint64, each func(*corev1.Pod)) (err error) {
 		return err
 	}
 	r.read += size
-	if r.kept, err = waitingPodFields.pick(r.kept[:0], r.text.Bytes()); err != nil {
+	if r.kept, err = r.wanted.pick(r.kept[:0], r.text.Bytes()); err != nil {
 		return err
 	}
 	r.pod = corev1.Pod{}

@@ -15,7 +15,7 @@ import (
 
 func waitingPods(t *testing.T, body []byte) (pods []waitingPod, err error) {
 	t.Helper()
-	err = readPods(bytes.NewReader(body), func(pod *corev1.Pod) {
+	err = readPods(bytes.NewReader(body), waitingPodFields, func(pod *corev1.Pod) {
 		if p, matters := waitingPodOf(pod); matters {
 			pods = append(pods, p)
 		}
@@ -78,7 +78,7 @@ func FuzzReadPods(f *testing.F) {
 		var unknown runtime.Unknown
 		known := len(body) > 4 && unknown.Unmarshal(body[4:]) == nil && whole.Unmarshal(unknown.Raw) == nil
 		var read []corev1.Pod
-		err := readPods(bytes.NewReader(body), func(pod *corev1.Pod) { read = append(read, *pod) })
+		err := readPods(bytes.NewReader(body), waitingPodFields, func(pod *corev1.Pod) { read = append(read, *pod) })
 		if err != nil || !bytes.HasPrefix(body, []byte(protobufMagic)) || !known || len(read) != len(whole.Items) {
 			return // invalid, or with repeated fields, some of which client-go merges
 		}
@@ -99,7 +99,7 @@ func (s slowReader) Read(p []byte) (int, error) { return s.r.Read(p[:min(1, len(
 
 func TestPodListOverSlowConnection(t *testing.T) {
 	n := 0
-	err := readPods(slowReader{bytes.NewReader(encodedPods(t, usualPod(1), usualPod(2)))}, func(*corev1.Pod) { n++ })
+	err := readPods(slowReader{bytes.NewReader(encodedPods(t, usualPod(1), usualPod(2)))}, waitingPodFields, func(*corev1.Pod) { n++ })
 	if err != nil || n != 2 {
 		t.Errorf("%d pods, %v", n, err)
 	}

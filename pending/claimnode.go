@@ -25,3 +25,11 @@ func MayBind(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) b
 	ref := pv.Spec.ClaimRef
 	return ref == nil || ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
 }
+
+// RulesAgainst says which taints, node selector and node affinity keep a pod from a node, and whether the node is cordoned.
+func RulesAgainst(pod *corev1.Pod, node *corev1.Node) (rules []string) {
+	for _, o := range podObstacles(pod, node) {
+		rules = append(rules, o.text)
+	}
+	return rules
+}

@@ -44,6 +44,7 @@ func rights() (list []right) {
 	add(right{group: "authentication.k8s.io", resource: "tokenreviews"}, "create")
 	add(right{group: "authorization.k8s.io", resource: "subjectaccessreviews"}, "create")
 	add(right{resource: "pods"}, "list")
+	add(right{resource: "nodes"}, "get")
 	add(right{resource: "events"}, "create", "patch")
 	add(right{resource: "namespaces", name: "kube-system"}, "get")
 	add(right{group: storage, resource: "storageclasses"}, "get", "list", "watch")
