@@ -17,6 +17,7 @@ const (
 	ReasonVolumeResizeSuccessful      = "VolumeResizeSuccessful"
 	ReasonVolumeResizeFailed          = "VolumeResizeFailed"
 	ReasonTrimFailed                  = "TrimFailed"
+	ReasonDriverNotRegistered         = "DriverNotRegistered" // the node lacks its topology label, or its CSINode the driver
 )
 
 // Reasons of the janitor's events.

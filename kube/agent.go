@@ -38,6 +38,8 @@ type Config struct {
 	Holdings   func(context.Context) (lvm.ManagedVolumes, error) // nil: no search for orphans
 	AuditEvery time.Duration                                     // interval of that search; 0: one hour
 
+	Register func() error // makes the kubelet register the driver again; nil: the registration is not checked
+
 	Snapshots bool // csi-snapshotter runs on this node: label pre-provisioned contents for it
 }
 
@@ -71,6 +73,9 @@ type Agent struct {
 	audit   audit
 	missing missingVolumes
 
+	register func() error
+	nodes    existingNodes
+
 	work     sync.WaitGroup // goroutines of Run
 	restores sync.Once      // starts the watch on contents
 }
@@ -99,6 +104,8 @@ func NewAgent(cfg Config) *Agent {
 		retries:    flowcontrol.NewBackOff(2*retryFirst, retryMost),
 
 		audit: newAudit(cfg),
+
+		register: cfg.Register,
 	}
 	a.claims = newClaimStore(a.node, func(key string) { a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: key}) })
 	a.classes = newClassStore(func(name string) {
@@ -128,6 +135,7 @@ func (a *Agent) Run(ctx context.Context) {
 	a.work.Go(func() { a.watchPreProvisioned(ctx) })
 	a.work.Go(func() { a.watchHealth(ctx) })
 	a.work.Go(func() { a.watchOrphans(ctx) })
+	a.work.Go(func() { a.watchRegistration(ctx) })
 	for range workers {
 		a.work.Go(func() {
 			for a.next(ctx) {
@@ -240,7 +248,7 @@ func (a *Agent) jobForClaim(ctx context.Context, key string) (job, bool) {
 		return job{string(claim.UID) + "/retrigger", func(ctx context.Context) (bool, error) { return false, a.retrigger(ctx, claim) }}, true
 	}
 	if from == (source{}) || claim.Spec.Selector != nil {
-		return job{}, false
+		return job{string(claim.UID) + "/selection", func(ctx context.Context) (bool, error) { return false, a.checkSelection(ctx, claim) }}, pending.NodeOfClaim(claim, nil) != ""
 	}
 	return job{string(claim.UID), func(ctx context.Context) (bool, error) { return a.pin(ctx, claim, from) }}, true
 }

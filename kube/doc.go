@@ -5,7 +5,9 @@
 //
 //   - It expands this node's volumes when their claims request more (resizer.go).
 //   - It selects this node for clones and restores of this node's volumes and snapshots (pin.go).
-//   - It makes csi-provisioner retry a claim that it missed (retrigger.go).
+//   - It makes csi-provisioner retry a claim that it missed (retrigger.go), and returns one whose selected node does not exist to the
+//     scheduler (selection.go).
+//   - It checks that the kubelet has registered the driver (registration.go).
 //   - It labels pre-provisioned contents of this node's snapshots (preprovisioned.go).
 //   - It reports conditions of volumes as events on their claims (health.go).
 //   - It warns of storage classes that bind immediately (immediate.go).
@@ -22,7 +24,7 @@
 // checks that the PersistentVolume is this node's, records the expansion in the claim's status and calls Host.Extend. Then
 // it sets the new size on the PersistentVolume and the claim, and the kubelet resizes the file system.
 //
-// Every node watches all claims, because a watch can select neither by the selected node nor by size. The store keeps only
+// Every node watches all claims, because a watch can select neither by the selected node nor by size (ownvolumes.go). The store keeps only
 // the few claims that wait for something. An Agent never writes another node's object and rarely reads one: the watch shows
 // which claims may concern a node.
 //

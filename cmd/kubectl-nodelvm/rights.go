@@ -49,6 +49,7 @@ func rights() (list []right) {
 	add(right{resource: "namespaces", name: "kube-system"}, "get")
 	add(right{group: storage, resource: "storageclasses"}, "get", "list", "watch")
 	add(right{group: storage, resource: "volumeattributesclasses"}, "get")
+	add(right{group: storage, resource: "csinodes"}, "get")
 	add(right{group: snapshot, resource: "volumesnapshots"}, "get", "list", "watch", "update")
 	add(right{group: snapshot, resource: "volumesnapshotcontents"}, "get", "list", "watch")
 	add(right{group: snapshot, resource: "volumesnapshotcontents", snapshots: true}, "update", "patch")

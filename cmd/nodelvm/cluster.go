@@ -90,6 +90,7 @@ func (d *driver) newAgent(client *kubeclient.Client, host *host.Host, health fin
 	}
 	return kube.NewAgent(kube.Config{
 		Client: client, Node: d.o.nodeName, Volumes: host, Health: health, HealthScope: host.HealthScope, Holdings: host.ManagedVolumes, Snapshots: d.o.snapshots, Log: d.log,
+		Register: d.registerAgain(),
 	})
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -72,4 +73,20 @@ func registrySocket(kubeletDir string) string {
 // unregisters the driver.
 func registerRegistrar(server *grpc.Server, log *slog.Logger, endpoint string, heard *registered) {
 	registration.RegisterRegistrationServer(server, &registrar{log: log, endpoint: endpoint, heard: heard})
+}
+
+// registerAgain returns a function that makes the kubelet register the driver again; nil without --kubelet-registration. The kubelet
+// registers a driver whenever a socket appears in its directory, so the function moves the socket away and back.
+func (d *driver) registerAgain() func() error {
+	if !d.o.register {
+		return nil
+	}
+	socket := registrySocket(d.o.kubeletDir)
+	return func() error {
+		away := filepath.Join(filepath.Dir(socket), "."+filepath.Base(socket)) // the kubelet ignores names that begin with a dot
+		if err := os.Rename(socket, away); err != nil {
+			return err
+		}
+		return os.Rename(away, socket)
+	}
 }

@@ -79,6 +79,12 @@ func claimRequests() []request {
 		{name: "note the size of before when less is requested", sub: "status", before: allocated("4Gi", raw(bound("node-1"))), now: allocated("4Gi", holding("4Gi", raw(bound("node-1"))))},
 		{name: "note less when the size of before was infeasible", sub: "status", before: allocated("4Gi", bound("node-1")), now: allocated("2Gi", bound("node-1"))},
 
+		{name: "return a claim to the scheduler whose selected node does not exist", before: provisioned(claim("node-9")), now: provisioned(claim(""))},
+
+		{name: "return a claim of another driver to the scheduler", before: annotated(provisioner, "other.io", claim("node-9")), now: annotated(provisioner, "other.io", claim("")), refused: mayOnly},
+		{name: "return a bound claim to the scheduler", before: provisioned(bound("node-9")), now: unselected(provisioned(bound("node-9"))), refused: mayOnly},
+		{name: "return a claim to the scheduler, and annotate it", before: provisioned(claim("node-9")), now: annotated("a", "b", provisioned(claim(""))), refused: mayOnly},
+		{name: "return a claim to the scheduler, and make csi-provisioner retry", before: provisioned(claim("node-9")), now: annotated(reminded, "now", provisioned(claim(""))), refused: mayOnly},
 		{name: "update another node's claim", before: claim("node-2"), now: claim(""), refused: mayOnly},
 		{name: "take a claim without a selected node", before: claim(""), now: claim("node-1"), refused: mayOnly},
 		{name: "take another node's claim", before: claim("node-2"), now: claim("node-1"), refused: mayOnly},
@@ -130,6 +136,11 @@ func bound(node string) *core.PersistentVolumeClaim {
 	pvc := claim(node)
 	pvc.Spec.VolumeName, pvc.Status.Phase = "pvc-1", core.ClaimBound
 	return pvc
+}
+
+// provisioned is a claim that Kubernetes has assigned to this driver.
+func provisioned(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	return annotated(provisioner, "nodelvm.io", pvc)
 }
 
 // rebound is bound to a volume that was created for another claim, as a volume populator does.

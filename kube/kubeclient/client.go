@@ -109,7 +109,7 @@ func NewScheme() *runtime.Scheme {
 		&corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{},
 		&corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{})
 	scheme.AddKnownTypes(storagev1.SchemeGroupVersion, &storagev1.StorageClass{}, &storagev1.StorageClassList{},
-		&storagev1.CSIStorageCapacity{}, &storagev1.CSIStorageCapacityList{})
+		&storagev1.CSIStorageCapacity{}, &storagev1.CSIStorageCapacityList{}, &storagev1.CSINode{})
 	scheme.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{})
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind(KindSnapshot), &Snapshot{})
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind("VolumeSnapshotClass"), &SnapshotClass{})

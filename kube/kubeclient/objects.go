@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -17,6 +18,19 @@ func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	there, err := Get(ctx, c.Core, "nodes", "", name, &node)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read node %s: %w", name, err)
+	}
+	if !there {
+		return nil, nil
+	}
+	return &node, nil
+}
+
+// CSINode reads what the kubelet of a node has registered; nil: it does not exist.
+func (c *Client) CSINode(ctx context.Context, name string) (*storagev1.CSINode, error) {
+	var node storagev1.CSINode
+	there, err := Get(ctx, c.Storage, "csinodes", "", name, &node)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read CSINode %s: %w", name, err)
 	}
 	if !there {
 		return nil, nil

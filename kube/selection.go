@@ -1,0 +1,94 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/pending"
+)
+
+// The scheduler does not change the selected node of a claim. If that node does not exist, because it was deleted or a restored claim
+// names a node of another cluster, the claim waits for ever. Every node sees the claim; the first one that finds the node missing
+// returns the claim to the scheduler.
+
+const (
+	selectionFirst = time.Minute      // How long a claim waits before a node checks its selected node: most claims get their volume within seconds.
+	selectionApart = 4 * time.Minute  // The nodes check one after the other within this time.
+	selectionAgain = 10 * time.Minute // Interval of further checks, and how long a node counts as existing without another request.
+)
+
+// checkSelection returns the claim to the scheduler if its selected node does not exist.
+func (a *Agent) checkSelection(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	key, selected := kubeclient.KeyOf(claim), pending.NodeOfClaim(claim, nil)
+	object := kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: key}
+	since, waits := a.claims.waitsSince(key)
+	if !waits {
+		return nil
+	}
+	if left := time.Until(since.Add(selectionFirst + a.turnOf(claim))); left > 0 {
+		a.queue.AddAfter(object, left)
+		return nil
+	}
+	there, err := a.nodes.has(ctx, a.client, selected)
+	if err != nil {
+		return err
+	}
+	if there {
+		a.queue.AddAfter(object, selectionAgain)
+		return nil
+	}
+	_, err = a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{api.AnnotationSelectedNode: nil}})
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		return nil // the watch brings the new version
+	case err != nil:
+		return fmt.Errorf("cannot return claim %s, whose selected node %s does not exist, to the scheduler: %w", key, kubeclient.Quoted(selected), err)
+	}
+	message := fmt.Sprintf("node %s is not in the cluster; this claim returns to the scheduler, which selects another node", kubeclient.Quoted(selected))
+	a.log.InfoContext(ctx, message, "claim", key)
+	return a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal,
+		Reason: api.ReasonSelectedNodeRemoved, Message: message})
+}
+
+// turnOf returns when, within selectionApart, this node checks the claim.
+func (a *Agent) turnOf(claim *corev1.PersistentVolumeClaim) time.Duration {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(a.node + "/" + string(claim.UID))) // never fails
+	return time.Duration(hash.Sum32()) % selectionApart
+}
+
+// existingNodes remembers which nodes exist: many claims may wait for a few nodes.
+type existingNodes struct {
+	mu   sync.Mutex
+	seen map[string]time.Time // by name
+}
+
+// has reports whether the node exists, or existed within selectionAgain.
+func (n *existingNodes) has(ctx context.Context, client *kubeclient.Client, name string) (bool, error) {
+	n.mu.Lock()
+	seen := n.seen[name]
+	n.mu.Unlock()
+	if time.Since(seen) < selectionAgain {
+		return true, nil
+	}
+	node, err := client.Node(ctx, name)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.seen, name)
+	if err != nil || node == nil {
+		return false, err
+	}
+	if n.seen == nil {
+		n.seen = map[string]time.Time{}
+	}
+	n.seen[name] = time.Now()
+	return true, nil
+}
