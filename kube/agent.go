@@ -40,12 +40,12 @@ type Config struct {
 
 	Register func() error // makes the kubelet register the driver again; nil: the registration is not checked
 
-	Snapshots bool // csi-snapshotter runs on this node: label pre-provisioned contents for it
+	Snapshots bool // csi-snapshotter runs on this node: label contents for it
 }
 
 // Agent acts for this node in the API. It expands the node's volumes, selects this node for clones of its volumes and
 // snapshots, makes csi-provisioner retry claims that it missed, and reports conditions. An idle Agent costs a watch on
-// storage classes, one on claims and, with Snapshots, one on contents.
+// storage classes, one on claims and, with Snapshots, one on contents without a label.
 type Agent struct {
 	client  *kubeclient.Client
 	node    string
@@ -58,10 +58,10 @@ type Agent struct {
 	handles *handleIndex
 	owners  *ownerLists
 
-	classes        *kubeclient.FilteredStore[*storagev1.StorageClass] // by name: this driver's
-	claims         *claimStore
-	contents       *kubeclient.FilteredStore[*kubeclient.Content] // by name: the ready ones on this node
-	preProvisioned *kubeclient.FilteredStore[preProvisioned]      // nil: no watch on pre-provisioned contents
+	classes    *kubeclient.FilteredStore[*storagev1.StorageClass] // by name: this driver's
+	claims     *claimStore
+	contents   *kubeclient.FilteredStore[*kubeclient.Content] // by name: the ready ones on this node
+	unlabelled *kubeclient.FilteredStore[unlabelled]          // nil: no watch on contents without a node label
 
 	queue   workqueue.TypedDelayingInterface[kubeclient.ObjectKey]
 	backoff *flowcontrol.Backoff // by job.id
@@ -118,7 +118,7 @@ func NewAgent(cfg Config) *Agent {
 		})
 	})
 	if cfg.Snapshots {
-		a.preProvisioned = newPreProvisionedStore(func(name string) { a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindContent, Key: name}) })
+		a.unlabelled = newUnlabelledStore(func(name string) { a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindContent, Key: name}) })
 	}
 	return a
 }
@@ -132,7 +132,7 @@ func (a *Agent) Run(ctx context.Context) {
 		a.learnVolumes(ctx) // before the watch brings claims: it keeps those of this node's volumes
 		kubeclient.Reflect(ctx, a.client.Core, "persistentvolumeclaims", "", &corev1.PersistentVolumeClaim{}, a.claims)
 	})
-	a.work.Go(func() { a.watchPreProvisioned(ctx) })
+	a.work.Go(func() { a.watchUnlabelled(ctx) })
 	a.work.Go(func() { a.watchHealth(ctx) })
 	a.work.Go(func() { a.watchOrphans(ctx) })
 	a.work.Go(func() { a.watchRegistration(ctx) })

@@ -102,8 +102,8 @@ func FuzzContents(f *testing.F) {
 		if again, still := janitor.KeepContent(janitor.StripContent(&c)); again != kept || still != matters {
 			t.Errorf("the watch keeps %+v of %+v", again, kept)
 		}
-		byHand, matters := keepPreProvisioned(&c)
-		if again, still := keepPreProvisioned(stripPreProvisioned(&c)); again != byHand || still != matters {
+		byHand, matters := keepUnlabelled(&c)
+		if again, still := keepUnlabelled(stripUnlabelled(&c)); again != byHand || still != matters {
 			t.Errorf("the watch keeps %+v of %+v", again, byHand)
 		}
 		of := lvm.ID{VG: kubetest.TestVG, LV: lvm.SnapshotName("snapshot-uid")}

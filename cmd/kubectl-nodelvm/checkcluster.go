@@ -202,7 +202,7 @@ func checkSnapshots(f *facts, found func(where, what, fix string)) {
 		c := snapshotController(&d)
 		args := append(slices.Clone(c.Command), c.Args...)
 		if !slices.Contains(args, flag) && !slices.Contains(args, flag+"=true") {
-			found("Deployment "+d.Namespace+"/"+d.Name, "the snapshot-controller runs without "+flag+": no node takes a snapshot of its volumes", fix)
+			found("Deployment "+d.Namespace+"/"+d.Name, "the snapshot-controller runs without "+flag+": a node takes a snapshot only after its driver has labelled the object", fix)
 		}
 	}
 	for _, item := range f.contents {
@@ -212,8 +212,9 @@ func checkSnapshots(f *facts, found func(where, what, fix string)) {
 			found("VolumeSnapshotContent "+item.Name, "it is pre-provisioned, and no node has its snapshot "+handle+" on its disks",
 				"compare that with the handles that nodelvm orphans -o json prints on each node; if the snapshot is gone, delete this object")
 		default:
-			found("VolumeSnapshotContent "+item.Name, "it has no label "+api.LabelManagedBy+", so no node creates its snapshot: the snapshot-controller runs without "+flag,
-				fix+"; then delete this snapshot and create it again")
+			found("VolumeSnapshotContent "+item.Name, "it has no label "+api.LabelManagedBy+", so no node creates its snapshot: the driver on the node of its volume sets the label within a minute",
+				"if that lasts, bring back the node with the volume. If the volume is gone, delete the VolumeSnapshot, and remove the object's finalizers: kubectl patch volumesnapshotcontent "+
+					printable.ShellWord(item.Name)+` --type merge -p '{"metadata":{"finalizers":null}}'`)
 		}
 	}
 }

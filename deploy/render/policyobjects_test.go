@@ -160,6 +160,12 @@ func content(node string) *snapshots.VolumeSnapshotContent {
 	return c
 }
 
+// sourced replaces the handle of the content's volume.
+func sourced(volume string, c *snapshots.VolumeSnapshotContent) *snapshots.VolumeSnapshotContent {
+	c.Spec.Source.VolumeHandle = &volume
+	return c
+}
+
 // byHand is a pre-provisioned content for an existing snapshot.
 func byHand(node string) *snapshots.VolumeSnapshotContent {
 	c, snapshot := content(node), groupUUID+"/some-snapshot"

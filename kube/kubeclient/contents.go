@@ -29,6 +29,7 @@ type Content struct {
 		DeletionPolicy          string `json:"deletionPolicy"`
 		Source                  struct {
 			SnapshotHandle string `json:"snapshotHandle"`
+			VolumeHandle   string `json:"volumeHandle"`
 		} `json:"source"`
 		VolumeSnapshotRef struct {
 			Kind      string    `json:"kind"`

@@ -32,6 +32,48 @@ func preProvisioned(t *testing.T, name, driver, handle, labels string) string {
 	return name
 }
 
+// unlabelledContent makes the content of a new snapshot as a snapshot controller without --enable-distributed-snapshotting does.
+func unlabelledContent(t *testing.T, name, driver, volume string) string {
+	t.Helper()
+	name = namespace(t) + "-" + name
+	body := fmt.Sprintf(`{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent",
+		"metadata": {"name": %q}, "spec": {"driver": %q, "deletionPolicy": "Delete", "source": {"volumeHandle": %q},
+			"volumeSnapshotRef": {"namespace": %q, "name": %q, "uid": "1"}}}`, name, driver, volume, namespace(t), name)
+	if err := admin.RESTClient().Post().AbsPath(contents).Body([]byte(body)).Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // the doctor of a later test would report it
+		must(t, admin.RESTClient().Delete().AbsPath(contents, name).Do(context.Background()).Error())
+	})
+	return name
+}
+
+// TestContentsWithoutANodeAreLabelled by the node that has the volume, and by no other.
+func TestContentsWithoutANodeAreLabelled(t *testing.T) {
+	here, other := newNode(t, "a"), newNode(t, "b")
+	claim := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
+	pv, err := admin.CoreV1().PersistentVolumes().Get(t.Context(), claim.Spec.VolumeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle := pv.Spec.CSI.VolumeHandle
+	before := unlabelledContent(t, "before", driver, handle)
+	foreign, unknown := unlabelledContent(t, "foreign", "other.io", handle), unlabelledContent(t, "unknown", driver, handle+"-not")
+	here.start(t, nil)
+	other.start(t, nil)
+	after := unlabelledContent(t, "after", driver, handle)
+	for _, content := range []string{before, after} {
+		soon(t, content+" is labelled", func() bool { return managerOf(t, content) == here.name })
+	}
+	for _, content := range []string{foreign, unknown} {
+		if got := managerOf(t, content); got != "" {
+			t.Errorf("%s is labelled with %q", content, got)
+		}
+	}
+	expectAllowed(t, here)
+	expectNoWrites(t, other)
+}
+
 // managerOf is the node that a content is labelled with; "": none.
 func managerOf(t *testing.T, content string) string {
 	t.Helper()

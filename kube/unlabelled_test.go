@@ -29,7 +29,10 @@ func (s snapshots) LookupSnapshot(_ context.Context, id lvm.ID) (lvm.Snapshot, e
 	return lvm.Snapshot{}, err
 }
 
-func (snapshots) Lookup(context.Context, lvm.ID) (lvm.Volume, error) { panic("not asked for") }
+func (s snapshots) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
+	_, err := s.LookupSnapshot(ctx, id)
+	return lvm.Volume{}, err
+}
 
 func (snapshots) ExtendBlock(context.Context, lvm.ID, lvm.Bytes, lvm.Bytes) (lvm.Volume, error) {
 	panic("not called")
@@ -45,11 +48,12 @@ const (
 	handleUnread  = "cccccc-cccc-cccc-cccc-cccc-cccc-cccccc/snap"
 )
 
-// TestPreProvisionedContent: the location of the snapshot and the answer of the API server decide whether the node labels a
+// TestUnlabelledContent: the location of the snapshot or volume and the answer of the API server decide whether the node labels a
 // content.
-func TestPreProvisionedContent(t *testing.T) {
+func TestUnlabelledContent(t *testing.T) {
 	for name, test := range map[string]struct {
 		handle       string
+		volume       string
 		answer       int
 		asked, tried bool
 		failed       bool
@@ -61,6 +65,11 @@ func TestPreProvisionedContent(t *testing.T) {
 		"not here":                {handle: handleNotHere},
 		"another driver's handle": {handle: "snap-0123"},
 		"unreadable":              {handle: handleUnread, failed: true},
+
+		"its volume is here":         {volume: handleHere, answer: http.StatusOK, asked: true, tried: true},
+		"its volume is not here":     {volume: handleNotHere},
+		"another driver's volume":    {volume: "vol-0123"},
+		"its volume is not readable": {volume: handleUnread, failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Bool
@@ -75,7 +84,7 @@ func TestPreProvisionedContent(t *testing.T) {
 			}
 			disks := snapshots{handleHere: nil, handleUnread: lvm.Errorf(lvm.KindInternal, "a disk does not answer")}
 			agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: disks, Snapshots: true})
-			tried, err := agent.labelContent(t.Context(), "old", preProvisioned{uid: "u", version: "1", handle: test.handle})
+			tried, err := agent.labelContent(t.Context(), "old", unlabelled{uid: "u", version: "1", snapshot: test.handle, volume: test.volume})
 			if tried != test.tried || (err != nil) != test.failed || asked.Load() != test.asked {
 				t.Errorf("tried %v, asked %v, %v", tried, asked.Load(), err)
 			}
@@ -105,7 +114,7 @@ func TestContentWatchNeedsSnapshotAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	NewAgent(Config{Client: client, Node: "node-1"}).watchPreProvisioned(t.Context()) // it returns at once
+	NewAgent(Config{Client: client, Node: "node-1"}).watchUnlabelled(t.Context()) // it returns at once
 	if probes.Load()+watches.Load() != 0 {
 		t.Error("requested contents without Snapshots")
 	}
@@ -116,7 +125,7 @@ func TestContentWatchNeedsSnapshotAPI(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		agent.watchPreProvisioned(ctx)
+		agent.watchUnlabelled(ctx)
 	}()
 	eventually(t, "asked again", func() bool { return probes.Load() > 2 })
 	if watches.Load() != 0 {
@@ -128,31 +137,35 @@ func TestContentWatchNeedsSnapshotAPI(t *testing.T) {
 	<-ended
 }
 
-// TestPreProvisionedContentIsCheckedAgain: the agent checks a content without its snapshot again, and sends no request for that.
-// It never checks the contents of other drivers and of the snapshot controller.
-func TestPreProvisionedContentIsCheckedAgain(t *testing.T) {
+// TestUnlabelledContentIsCheckedAgain: the agent checks a content whose source is not here again, and sends no request for that.
+// It checks those of the snapshot controller too, and never those of other drivers.
+func TestUnlabelledContentIsCheckedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := NewAgent(Config{Client: &kubeclient.Client{}, Node: "node-1", Volumes: snapshots{}, Snapshots: true})
 		defer agent.queue.ShutDown()
 		made := func(name, driver, handle string) *kubeclient.Content {
 			c := &kubeclient.Content{ObjectMeta: metav1.ObjectMeta{Name: name, UID: kubetest.TypesUID(name)}}
 			c.Spec.Driver, c.Spec.Source.SnapshotHandle = driver, handle
-			return stripPreProvisioned(c).(*kubeclient.Content)
+			if name == "dynamic" {
+				c.Spec.Source.VolumeHandle = handleNotHere
+			}
+			return stripUnlabelled(c).(*kubeclient.Content)
 		}
-		err := agent.preProvisioned.Replace([]any{
-			made("old", api.DriverName, handleNotHere), made("foreign", "other.io", handleNotHere), made("dynamic", api.DriverName, ""),
+		err := agent.unlabelled.Replace([]any{
+			made("old", api.DriverName, handleNotHere), made("foreign", "other.io", handleNotHere), made("dynamic", api.DriverName, ""), made("without a source", api.DriverName, ""),
 		}, "1")
-		if err != nil || agent.queue.Len() != 1 {
+		if err != nil || agent.queue.Len() != 2 {
 			t.Fatalf("%d contents are checked, %v", agent.queue.Len(), err)
 		}
+		agent.next(t.Context())
 		agent.next(t.Context())
 		synctest.Wait()
 		if agent.queue.Len() != 0 {
 			t.Error("checked again at once")
 		}
-		time.Sleep(preProvisionedInterval)
+		time.Sleep(unlabelledInterval)
 		synctest.Wait()
-		if agent.queue.Len() != 1 {
+		if agent.queue.Len() != 2 {
 			t.Error("not checked again")
 		}
 	})
