@@ -195,7 +195,7 @@ func (s *Server) waiting(specs []lvm.Spec) bool {
 
 // specsOf returns the specs of the peers that csi-provisioner will request, parsed as their own requests will be. It skips an invalid one:
 // the peer's own request reports the error. The volume of a claim that others bind is created for another claim: a reservation for it
-// would hold capacity that nobody uses.
+// would hold capacity that no request uses.
 func (s *Server) specsOf(spec lvm.Spec, claims api.PodClaims) (peers []lvm.Spec) {
 	namespace, _, _ := strings.Cut(spec.Claim, "/")
 	for _, c := range claims.Claims {

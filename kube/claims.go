@@ -24,9 +24,9 @@ type claimStore struct {
 
 	mu   sync.Mutex
 	open map[string]*openClaim // by namespace/name: unbound, or requesting more than their volume has
-	own  map[string]ownClaim   // by namespace/name: bound, and its volume may be on this node (ownvolumes.go)
-	keys map[string]string     // by name of a PersistentVolume: the claim in own that is bound to it
-	here map[string]bool       // names of the PersistentVolumes whose volumes are on this node's disks, or were while own has their claim
+	own  map[string]ownClaim   // By namespace/name: bound, and its volume may be on this node (ownvolumes.go).
+	keys map[string]string     // By name of a PersistentVolume: the claim in own that is bound to it.
+	here map[string]bool       // Names of the PersistentVolumes on this node's disks; setHere says when one is dropped.
 
 	calls map[string]calls // by namespace/name, of any claim: a call may arrive before the watch brings its claim
 }

@@ -8,7 +8,7 @@
 //   - It makes csi-provisioner retry a claim that it missed (retrigger.go), and returns one whose selected node does not exist to the
 //     scheduler (selection.go).
 //   - It checks that the kubelet has registered the driver (registration.go).
-//   - It labels the contents of this node's snapshots that nobody has labelled (unlabelled.go).
+//   - It labels the contents of this node's snapshots that have no label (unlabelled.go).
 //   - It reports conditions of volumes as events on their claims (health.go).
 //   - It warns of storage classes that bind immediately (immediate.go).
 //   - It finds the peers of a claim (podclaims.go).

@@ -16,8 +16,8 @@ import (
 )
 
 // A csi-snapshotter sees only the contents with its node in their label. The snapshot controller sets that label if it runs with
-// --enable-distributed-snapshotting, which the controllers that many distributions install lack; and nobody sets it on a pre-provisioned
-// content, which an admin creates for an existing snapshot. So the node that has the volume or the snapshot sets the label.
+// --enable-distributed-snapshotting. The controllers of many distributions run without it. A pre-provisioned content, which an admin
+// creates for an existing snapshot, has no label either. So the node that has the volume or the snapshot sets the label.
 
 const (
 	unlabelledInterval = time.Minute     // No event announces a disk that appears later; a check sends no request to the API server.

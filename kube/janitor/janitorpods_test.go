@@ -151,7 +151,7 @@ func TestClaimsReleasedTogetherAreBounded(t *testing.T) {
 }
 
 // TestPodOfADeletedClaimIsDeleted: an operator created a pod for a claim that the janitor has deleted, before it saw the deletion. The
-// janitor deletes the pod once; it reports one that nobody creates again.
+// janitor deletes the pod once; it reports one without a controller.
 func TestPodOfADeletedClaimIsDeleted(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(i *lostInstance, r *janitorRound)
