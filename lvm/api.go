@@ -14,7 +14,9 @@ type Bytes = inventory.Bytes
 // VGName is the name of a volume group, VGUUID its UUID.
 type (
 	VGName = inventory.VGName
-	VGUUID = inventory.VGUUID
+
+	UnacceptedPV = inventory.UnacceptedPV
+	VGUUID       = inventory.VGUUID
 )
 
 // Units for messages and defaults.

@@ -33,6 +33,8 @@ const (
 	ConditionMixedBlockSizes        ConditionType = "VolumeGroupMixedBlockSizes" // the volume group's disks have logical blocks of several sizes
 	ConditionVolumeGroupSetupFailed ConditionType = "VolumeGroupSetupFailed"     // the volume group differs from its declaration
 
+	ConditionPhysicalVolumeNotAccepted ConditionType = "PhysicalVolumeNotAccepted" // of the node: the driver ignores a physical volume that its record does not name
+
 	ConditionFileSystemNearlyFull       ConditionType = "FileSystemNearlyFull"       // less than a tenth of a mounted file system is available
 	ConditionFileSystemFull             ConditionType = "FileSystemFull"             // less than 2 % of a mounted file system is available
 	ConditionFileSystemInodesNearlyUsed ConditionType = "FileSystemInodesNearlyUsed" // a tenth or less of a mounted file system's inodes is free
@@ -56,7 +58,7 @@ func (t ConditionType) Severity() Severity {
 	switch t {
 	case ConditionVolumeRebuilding:
 		return SeverityInfo
-	case ConditionVolumeDegraded, ConditionThinPoolNearlyFull, ConditionVolumeGroupUnusable, ConditionVolumeGroupSetupFailed, ConditionMixedBlockSizes,
+	case ConditionVolumeDegraded, ConditionThinPoolNearlyFull, ConditionVolumeGroupUnusable, ConditionVolumeGroupSetupFailed, ConditionMixedBlockSizes, ConditionPhysicalVolumeNotAccepted,
 		ConditionFileSystemNearlyFull, ConditionFileSystemInodesNearlyUsed, ConditionSignatureFound:
 		return SeverityWarning
 	default:

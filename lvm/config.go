@@ -11,6 +11,8 @@ type Config struct {
 	LockDir   string // the host's LVM lock directory, so that an admin's lvm and the driver's lvm exclude each other
 	BackupDir string // host directory for the metadata backup of each volume group
 
+	Accepted Accepted // which physical volumes this node's groups may be on
+
 	Cluster string // UID of the cluster, for the tags of created volumes; a caller that learns it later sets it with SetCluster
 	Node    string // this node's name, for a tag of each changed volume group, which other nodes then refuse; "": no tag
 
@@ -25,6 +27,23 @@ type Config struct {
 
 	EmptyPoolsFor time.Duration // how long a thin pool that the driver created may be empty before ExtendThinPools removes it; 0: for ever
 	CacheTTL      time.Duration // how old a cached State may be for capacity, lists and metrics; 0: half a second; negative: no cache
+}
+
+// Accepted configures the node's record of accepted physical volumes.
+type Accepted struct {
+	File        string // "": there is no record, and every device that may have a physical volume is searched.
+	KubeletDir  string // The kubelet's root directory; "": the node has no kubelet, and no pods.
+	Driver      string // Name of the CSI driver.
+	DevicesFile string // The host's devices file (lvmdevices(8)), whose entries are accepted; "": none.
+}
+
+// AcceptedPV is an entry of that record.
+type AcceptedPV struct {
+	PV       string // UUID; "": whichever the device has, because it could not be read when the driver first ran
+	Device   string // path, now or when it was recorded
+	Group    VGName // "": it is in no group now
+	Identity string // of the hardware
+	Reason   string // why it is accepted
 }
 
 // Command is one finished LVM process.

@@ -13,6 +13,8 @@ type State struct {
 	Devices []string  // Paths of all responsive devices that may carry a PV: LVM may open these when it searches for volume groups.
 	PVs     []FoundPV // The physical volumes that the labels on the devices show, by UUID, whoever reads their groups' metadata.
 
+	Unaccepted []UnacceptedPV // by path
+
 	// MissingTargets are those of Targets that the kernel lacks and cannot load, in a State of a Host; the disks do not record it.
 	MissingTargets []string
 }

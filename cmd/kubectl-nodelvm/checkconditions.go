@@ -21,6 +21,7 @@ func checkConditions(f *facts, found func(where, what, fix string)) {
 			kind, pool := lvm.ConditionType(x.Type), x.Type+" "+string(x.Group)+"/"+x.Pool
 			switch {
 			case kind == lvm.ConditionVolumeGroupUnusable, kind == lvm.ConditionDiskUnresponsive: // checkGroups
+			case kind == lvm.ConditionPhysicalVolumeNotAccepted: // checkDisks
 			case isOfMissingDisk(a.page, x): // in the finding of the group
 			case kind == lvm.ConditionPhysicalVolumeMissing:
 				found(a.node+", volume group "+string(x.Group), x.Text+missingDisks(a.page, x.Group)+affected(a.page, x.Group, names), "reconnect the disk; if it is lost, see docs/howto/replace-disk.md")

@@ -155,7 +155,7 @@ func checkLocks(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkDisks reports unreadable and skipped disks, devices on volumes, and a disabled direct metadata read.
+// checkDisks reports unreadable, skipped and ignored disks, devices on volumes, and a disabled direct metadata read.
 func checkDisks(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.answering() {
 		for _, text := range a.page.Unread {
@@ -163,6 +163,10 @@ func checkDisks(f *facts, found func(where, what, fix string)) {
 		}
 		for _, text := range a.page.Skipped {
 			found(a.node, text, "if a volume group of the driver is on it, move the group to a disk (pvmove); otherwise no action is needed")
+		}
+		for _, u := range a.page.Unaccepted {
+			found(a.node, fmt.Sprintf("the driver ignores %s with the physical volume %s (%s): %s", u.Device, u.PV, u.Identity, u.Reason), "if it is a disk of this node for the driver's volumes: "+f.acceptCommand(a, u)+
+				"; a volume of another storage driver needs no action")
 		}
 		for _, text := range a.page.OnVolumes {
 			found(a.node, text, "exclude the devices of volumes from the host's LVM, mdadm and udev (docs/howto/volume-groups.md), and remove this device: dmsetup remove, mdadm --stop")
@@ -172,6 +176,15 @@ func checkDisks(f *facts, found func(where, what, fix string)) {
 				"please report this, with the output of vgcfgbackup; the driver continues without it")
 		}
 	}
+}
+
+// acceptCommand is the command that accepts a physical volume.
+func (f *facts) acceptCommand(a answer, u inventory.UnacceptedPV) string {
+	namespace, _, ok := f.account()
+	if !ok {
+		namespace = "NAMESPACE"
+	}
+	return "kubectl -n " + namespace + " exec " + printable.ShellWord(a.pod) + " -c nodelvm -- nodelvm disks accept " + printable.ShellWord(u.Device)
 }
 
 // checkPools reports thin pools of classes and volumes that do not zero new blocks. checkConditions reports full and failed pools.

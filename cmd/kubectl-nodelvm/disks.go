@@ -23,6 +23,7 @@ type diskRow struct {
 	Volumes []string         `json:"volumes,omitempty"` // logical volumes with extents on it
 	Disk    inventory.Disk   `json:"disk"`
 	Status  string           `json:"status"`
+	Why     string           `json:"acceptedBy,omitempty"` // why the driver believes what is on it
 	Text    string           `json:"message,omitempty"`
 }
 
@@ -32,6 +33,7 @@ const (
 	diskMissing      = "missing"
 	diskUnresponsive = "unresponsive"
 	diskLost         = "lost"
+	diskIgnored      = "not accepted"
 )
 
 func (c *command) disksCommand() *cobra.Command {
@@ -65,6 +67,9 @@ func diskRows(answers []answer) []diskRow {
 				rows = append(rows, diskRowOf(a.node, g, pv))
 			}
 		}
+		for _, u := range a.page.Unaccepted {
+			rows = append(rows, diskRow{Node: a.node, PV: u.PV, Disk: inventory.Disk{Path: u.Device}, Status: diskIgnored, Text: u.Reason + ": see docs/howto/volume-groups.md#accepted-disks"})
+		}
 		for _, d := range a.page.LostDisks {
 			rows = append(rows, diskRow{Node: a.node, Group: d.Group, PV: d.PV, Disk: d.Disk, Status: diskLost,
 				Text: "the whole volume group is gone: the disk died or was taken out, or an admin removed the group"})
@@ -78,7 +83,7 @@ func diskRows(answers []answer) []diskRow {
 
 func diskRowOf(node string, g inventory.Group, pv inventory.PV) diskRow {
 	r := diskRow{Node: node, Group: g.Name, PV: pv.UUID, Size: inventory.Bytes(pv.Extents) * g.ExtentSize, Used: inventory.Bytes(pv.Extents) * g.ExtentSize,
-		Disk: inventory.Disk{Path: pv.Device}, Status: diskOK}
+		Disk: inventory.Disk{Path: pv.Device}, Status: diskOK, Why: pv.Accepted}
 	if pv.Disk != nil {
 		r.Disk = *pv.Disk
 	}
@@ -102,7 +107,7 @@ func diskRowOf(node string, g inventory.Group, pv inventory.PV) diskRow {
 func diskTable(rows []diskRow, now time.Time, wide bool) *terminal.Table {
 	t := &terminal.Table{Header: []string{"NODE", "DISK", "VG", "SIZE", "USED", "MODEL", "SERIAL", "SLOT", "STATUS"}, Sentences: []string{"STATUS"}, None: "No disks: no node has a volume group."}
 	if wide {
-		t.Header = append(t.Header, "LAST SEEN", "VOLUMES", "WWN", "PV UUID")
+		t.Header = append(t.Header, "LAST SEEN", "VOLUMES", "WWN", "PV UUID", "ACCEPTED")
 	}
 	for _, r := range rows {
 		path, health, used := orDash(r.Disk.Path), terminal.Cell{Text: r.Status, Tone: terminal.Good}, terminal.LevelCell(float64(r.Used), float64(r.Size))
@@ -125,7 +130,7 @@ func diskTable(rows []diskRow, now time.Time, wide bool) *terminal.Table {
 			}
 		}
 		if wide {
-			row = append(row, terminal.Cell{Text: age(r.Disk.Seen, now)}, terminal.Cell{Text: orDash(strings.Join(r.Volumes, ","))}, terminal.Cell{Text: orDash(r.Disk.WWN)}, terminal.Cell{Text: orDash(r.PV)})
+			row = append(row, terminal.Cell{Text: age(r.Disk.Seen, now)}, terminal.Cell{Text: orDash(strings.Join(r.Volumes, ","))}, terminal.Cell{Text: orDash(r.Disk.WWN)}, terminal.Cell{Text: orDash(r.PV)}, terminal.Cell{Text: orDash(r.Why)})
 		}
 		t.Add(row...)
 	}

@@ -295,6 +295,10 @@ var faults = []fault{
 	{"damaged tags", func(f *facts) { f.answers[0].page.Damaged = []string{"vg-data/x: it has two nodelvm.v tags"} }, "invalid tags", "node-1", "two nodelvm.v tags"},
 	{"unreadable disk", func(f *facts) { f.answers[0].page.Unread = []string{"/dev/sdc does not answer"} }, "disks", "node-1", "/dev/sdc does not answer"},
 	{"a device of unknown make", func(f *facts) { f.answers[0].page.Skipped = []string{"/dev/nbd0 is not searched for volume groups"} }, "disks", "node-1", "/dev/nbd0 is not searched"},
+	{"a disk that is not accepted", func(f *facts) {
+		f.answers[0].page.Unaccepted = []inventory.UnacceptedPV{{Device: "/dev/sdx", PV: "pv-x", Identity: "WWID naa.1", Reason: "it may be foreign"}}
+		f.answers[0].page.Conditions = []statuspage.Condition{{Type: "PhysicalVolumeNotAccepted", Text: "the same"}}
+	}, "disks", "node-1", "ignores /dev/sdx with the physical volume pv-x (WWID naa.1): it may be foreign"},
 	{"a tenant's group that the node has activated", func(f *facts) { f.answers[0].page.OnVolumes = []string{"the node has activated dm-9"} }, "disks", "node-1", "the node has activated dm-9"},
 	{"a group that the node activates", func(f *facts) { f.answers[0].page.Groups[0].AutoActivation = true }, "volume groups", "node-1, volume group vg-data", "the host activates its volumes at boot"},
 	{"key that is not text", func(f *facts) {

@@ -65,6 +65,8 @@ func troubled() *facts {
 	}
 	f.answers[0].page.Groups[0].ExtentSize = GiB
 	f.answers[1].page.Groups[0].PVs, f.answers[1].page.Groups[0].ExtentSize = []inventory.PV{{UUID: "pv-c", Device: "/dev/vdb", Extents: 10, Unresponsive: true}}, GiB
+	f.answers[0].page.Groups[0].PVs[0].Accepted = "first-use"
+	f.answers[1].page.Unaccepted = []inventory.UnacceptedPV{{Device: "/dev/sdx", PV: "pv-x", Identity: "WWID naa.1", Reason: "it may be foreign"}}
 	f.answers[1].page.LostDisks = []inventory.LostDisk{{PV: "pv-d", Group: "vg-old", Disk: inventory.Disk{Path: "/dev/nvme0n1", Model: "FAST 1T", Serial: "S9", Size: 1000 * GiB, Seen: now.Add(-50 * time.Hour)}}}
 	f.answers[0].page.Volumes[0].FileSystem = &inventory.FileSystem{Type: "ext4", Size: 10 * GiB, Used: 9 * GiB, Available: GiB / 4, Inodes: 1000, InodesUsed: 10, InodesFree: 990}
 	f.answers[1].page.Volumes[0].LastSnapshot = now.Add(-time.Hour)

@@ -54,7 +54,7 @@ func TestImports(t *testing.T) {
 }
 
 // commands are the packages under those that work on volume groups: they read, plan, and run single commands.
-var commands = []string{"lvm", "lvm/inventory", "lvm/tail", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm", "lvm/internal/lvmcmd"}
+var commands = []string{"lvm", "lvm/inventory", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm", "lvm/internal/lvmcmd"}
 
 // changes are the packages under those that change volume groups by several commands.
 var changes = slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed", "lvm/internal/engine"})
@@ -65,10 +65,11 @@ var layers = map[string][]string{
 	"lvm":                   {"lvm/inventory"},
 	"lvm/inventory":         {},
 	"lvm/tail":              {},
-	"lvm/internal/ondisk":   {"lvm", "lvm/inventory"},
+	"lvm/internal/accepted": {"lvm", "lvm/inventory"},
+	"lvm/internal/ondisk":   {"lvm", "lvm/inventory", "lvm/internal/accepted"},
 	"lvm/internal/alloc":    {"lvm", "lvm/inventory"},
-	"lvm/internal/dm":       {"lvm", "lvm/inventory", "lvm/tail", "lvm/internal/ondisk"},
-	"lvm/internal/lvmcmd":   {"lvm", "lvm/inventory", "lvm/tail", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm"},
+	"lvm/internal/dm":       {"lvm", "lvm/inventory", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk"},
+	"lvm/internal/lvmcmd":   {"lvm", "lvm/inventory", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm"},
 	"lvm/internal/oplock":   commands,
 	"lvm/internal/zeroed":   {"lvm", "lvm/inventory", "lvm/internal/alloc"},
 	"lvm/internal/reserve":  {"lvm", "lvm/inventory", "lvm/internal/alloc"},

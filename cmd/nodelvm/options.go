@@ -27,6 +27,7 @@ type options struct {
 	standalone     bool
 	lockDir        string
 	stateDir       string
+	devicesFile    string
 	volumeGroups   string
 	prepareEvery   time.Duration
 	emptyPoolsFor  time.Duration
@@ -40,7 +41,7 @@ type options struct {
 func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/"+api.DriverName+"/csi.sock", "CSI socket")
 	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node: topology value and CSI node ID (default: environment variable NODE_NAME)")
-	flags.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "root directory of the kubelet, mounted at the same path as on the host")
+	flags.StringVar(&o.kubeletDir, "kubelet-dir", defaultKubeletDir, "root directory of the kubelet, mounted at the same path as on the host")
 	flags.BoolVar(&o.register, "kubelet-registration", true, "register with the kubelet (false: a node-driver-registrar sidecar registers the driver)")
 	flags.StringVar(&o.httpEndpoint, "http-endpoint", ":9808", "address of /healthz, /readyz, /metrics and /v1/status; empty: no HTTP server")
 	flags.StringToStringVar(&o.sidecarMetrics, "sidecar-metrics", nil, "sidecar metrics to serve at /metrics/NAME with the same authorization as /metrics, as NAME=ADDRESS")
@@ -49,7 +50,8 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "cluster ID for the tags of all volumes (default: environment variable CLUSTER_ID, or else the UID of the namespace kube-system)")
 	flags.BoolVar(&o.standalone, "standalone", false, "run without a Kubernetes API server; requires --cluster-id")
 	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "directory of the host's LVM locks (lvm.conf: locking_dir)")
-	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for backups of LVM metadata, the record of the node's disks, and the UID of the cluster")
+	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for backups of LVM metadata, the record of the node's disks, the record of accepted physical volumes, and the UID of the cluster")
+	bindDevicesFile(flags, &o.devicesFile)
 	flags.StringVar(&o.volumeGroups, "volume-groups-file", "", "YAML or JSON file that declares the volume groups, as for nodelvm prepare; empty: the driver creates no volume group")
 	flags.DurationVar(&o.prepareEvery, "device-scan-interval", 5*time.Minute, "interval between scans for new blank disks; 0: scan only at the start")
 	flags.DurationVar(&o.emptyPoolsFor, "empty-thin-pool-ttl", 10*time.Minute, "time after which the driver removes an empty thin pool that it created; 0: never")

@@ -28,12 +28,14 @@ type adminOptions struct {
 	nodeName  string
 	clusterID string
 	lockDir   string
+	accepted  acceptedOptions
 }
 
 func (o *adminOptions) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node (default: environment variable NODE_NAME)")
 	flags.StringVar(&o.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "cluster ID of the driver (default: environment variable CLUSTER_ID, or else the UID of the namespace kube-system)")
 	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "directory of the host's LVM locks (lvm.conf: locking_dir)")
+	o.accepted.bindStateDir(flags)
 }
 
 // adminSession is the environment of such a command, which runs beside this node's driver.
@@ -56,7 +58,7 @@ func (o *adminOptions) open(ctx context.Context) (*adminSession, error) {
 			return nil, err
 		}
 	}
-	host, err := host.NewHost(lvm.Config{SystemDir: adminDir, LockDir: o.lockDir, Cluster: o.clusterID, Node: o.nodeName, AdminCLI: true})
+	host, err := host.NewHost(lvm.Config{SystemDir: adminDir, LockDir: o.lockDir, Cluster: o.clusterID, Node: o.nodeName, Accepted: o.accepted.withEnvironment().config(), AdminCLI: true})
 	return &adminSession{o, client, host}, err
 }
 

@@ -27,7 +27,7 @@ type prepareOptions struct {
 	bestEffort bool
 	wait       time.Duration
 	lockDir    string
-	stateDir   string
+	accepted   acceptedOptions
 }
 
 func prepareCommand() *cobra.Command {
@@ -54,7 +54,7 @@ the node what was done, or why the device was skipped. A second run changes noth
 	flags.BoolVar(&o.bestEffort, "best-effort", false, "exit with status 0 even if a volume group cannot be created or extended")
 	flags.DurationVar(&o.wait, "lock-timeout", time.Minute, "time to wait for a running driver on this node to end")
 	flags.StringVar(&o.lockDir, "lock-dir", "/run/lock/lvm", "directory of the host's LVM locks (lvm.conf: locking_dir)")
-	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/nodelvm", "host directory for backups of LVM metadata")
+	o.accepted.bind(flags)
 	_ = cmd.MarkFlagRequired("volume-groups-file")
 	return cmd
 }
@@ -69,7 +69,8 @@ func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 		return err
 	}
 	h, err := host.NewHost(lvm.Config{
-		SystemDir: prepareSystemDir, Node: o.nodeName, LockDir: o.lockDir, BackupDir: filepath.Join(o.stateDir, "backup"), Log: log,
+		SystemDir: prepareSystemDir, Node: o.nodeName, LockDir: o.lockDir, BackupDir: filepath.Join(o.accepted.stateDir, "backup"), Log: log,
+		Accepted: o.accepted.onAnyMachine(), AdminCLI: o.dryRun,
 	})
 	if err != nil {
 		return err

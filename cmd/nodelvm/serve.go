@@ -155,6 +155,10 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 }
 
 func (d *driver) hostConfig() lvm.Config {
+	accepted := acceptedOptions{d.o.stateDir, d.o.kubeletDir, d.o.devicesFile}.config()
+	if d.o.standalone {
+		accepted.KubeletDir = ""
+	}
 	return lvm.Config{
 		SystemDir: systemDir,
 		LockDir:   d.o.lockDir,
@@ -162,6 +166,7 @@ func (d *driver) hostConfig() lvm.Config {
 		Node:      d.o.nodeName,
 		Log:       d.log,
 		Observe:   newCommandMetrics(d.registry),
+		Accepted:  accepted,
 
 		Encryption:    d.crypt,
 		EmptyPoolsFor: d.o.emptyPoolsFor,

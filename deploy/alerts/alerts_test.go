@@ -76,6 +76,7 @@ var sick = map[string]struct{ series, says string }{
 	"NodelvmVolumeGroupUnusable":        {onGroup("VolumeGroupUnusable"), "Volume group vg on n"},
 	"NodelvmVolumeGroupMixedBlockSizes": {onGroup("VolumeGroupMixedBlockSizes"), "volume group vg on n"},
 	"NodelvmVolumeGroupSetupFailed":     {onGroup("VolumeGroupSetupFailed"), "volume group vg"},
+	"NodelvmPhysicalVolumeNotAccepted":  {`nodelvm_volume_condition{node="n",condition="PhysicalVolumeNotAccepted",vg=""} 1x360`, "A device of n has an LVM physical volume"},
 	"NodelvmVolumeGroupNearlyFull": {`nodelvm_volume_group_free_bytes{node="n",vg="vg",vg_uuid="u"} 5x360` + "\n" + `nodelvm_volume_group_size_bytes{node="n",vg="vg",vg_uuid="u"} 100x360` + "\n" +
 		`nodelvm_volume_group_volumes{node="n",vg="vg",vg_uuid="u"} 1x360`, "has 5% of its space free"},
 	"NodelvmThinPoolNearlyFull":         {onGroup("ThinPoolNearlyFull"), "volume group vg on n"},

@@ -38,7 +38,8 @@ type Host struct {
 	health     health.Checker
 	groups     sync.Map // Class.Group -> UUID of the group that served it last
 	instance   *lvmcmd.InstanceLock
-	undo       func() // unmounts what NewHost mounted
+	disks      *ondisk.Disks // of the real machine; without a record elsewhere
+	undo       func()        // unmounts what NewHost mounted
 }
 
 // NewHost prepares LVM's configuration. It changes no volume.
@@ -57,10 +58,11 @@ func NewHost(cfg lvm.Config) (*Host, error) {
 	if !cfg.AdminCLI {
 		files.Dir = cfg.LockDir
 	}
-	h := NewHostOn(cfg, lvm.Machine{
+	disks := &ondisk.Disks{Accepted: recordOf(cfg)}
+	h := newHostOn(cfg, disks, lvm.Machine{
 		Runner: lvmcmd.Command{SystemDir: cfg.SystemDir, Devices: dm.DeviceDirOf(cfg), Observe: cfg.Observe, Reports: make(chan struct{}, lvmcmd.MaxReports), Files: files},
 		Kernel: dm.Kernel{Sys: "/sys", Proc: "/proc", Dev: "/dev"},
-		Reader: &ondisk.Disks{},
+		Reader: disks,
 	})
 	h.engine.Commands, h.undo = files, undo
 	return h, nil
@@ -68,13 +70,17 @@ func NewHost(cfg lvm.Config) (*Host, error) {
 
 // NewHostOn returns a Host on a machine other than the real one, for tests.
 func NewHostOn(cfg lvm.Config, machine lvm.Machine) *Host {
+	return newHostOn(cfg, &ondisk.Disks{}, machine)
+}
+
+func newHostOn(cfg lvm.Config, disks *ondisk.Disks, machine lvm.Machine) *Host {
 	tasks := oplock.NewTasks()
 	e := engine.New(cfg, machine, tasks)
-	h := &Host{cfg: cfg, log: e.Log, tasks: tasks, engine: e, health: health.Checker{Engine: e}, undo: func() {}}
+	h := &Host{cfg: cfg, log: e.Log, tasks: tasks, engine: e, disks: disks, health: health.Checker{Engine: e}, undo: func() {}}
 	h.ready = ready.New(e, tasks)
 	h.wiper = wipe.New(e, tasks)
 	h.pools = thinpool.New(e, tasks, &h.reserved)
-	h.preparer = prepare.New(e, tasks, h.pools)
+	h.preparer = prepare.New(e, tasks, h.pools, disks)
 	h.recovery = recovery.New(e, tasks, h.wiper, h.operations.Has)
 	return h
 }

@@ -15,6 +15,8 @@ func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
 		return inv, err
 	}
 	inv.Unread, inv.Skipped = s.UnreadDevices, s.Skipped
+	inv.Unaccepted = s.Unaccepted
 	err = h.health.AddTo(&inv, s)
+	h.addReasons(&inv)
 	return inv, err
 }

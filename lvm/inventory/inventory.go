@@ -69,6 +69,8 @@ type Inventory struct {
 	WipeBacklog Bytes     `json:"wipeBacklog"`                // bytes of deleted volumes that are not wiped yet
 	Backlogs    []Backlog `json:"wipeBacklogs,omitempty"`     // the same, by volume group and namespace
 
+	Unaccepted []UnacceptedPV `json:"notAccepted,omitempty"` // physical volumes that the driver ignores
+
 	LostDisks []LostDisk `json:"lostDisks,omitempty"` // disks whose volume group is no longer on the node
 
 	ReaderOff string `json:"directReadDisabled,omitempty"` // how direct reads differed from LVM's report; empty while the driver reads the disks directly
@@ -102,7 +104,18 @@ type PV struct {
 	Unresponsive bool          `json:"unresponsive,omitempty"`
 	Allocated    []ExtentRange `json:"allocated,omitempty"`
 	Free         []ExtentRange `json:"free,omitempty"`
-	Disk         *Disk         `json:"disk,omitempty"` // the disk that it is on, as it was when the driver last saw it
+	Accepted     string        `json:"acceptedBy,omitempty"` // why the driver believes what is on it: "command", "first-use", ...; empty without a record
+	Disk         *Disk         `json:"disk,omitempty"`       // the disk that it is on, as it was when the driver last saw it
+}
+
+// UnacceptedPV is a physical volume that the node's record of accepted ones does not name, and that is no volume of a pod. The driver
+// ignores it: another storage driver's user may have written it.
+type UnacceptedPV struct {
+	Device   string    `json:"device"` // path
+	PV       string    `json:"pvUUID"`
+	Identity string    `json:"identity"` // of the device's hardware
+	Reason   string    `json:"reason"`   // a clause: why it is not accepted
+	Since    time.Time `json:"since"`    // when the driver first ignored it
 }
 
 // ExtentRange is a contiguous range of a physical volume's extents.

@@ -24,13 +24,13 @@ type Entry struct {
 type Reason string
 
 const (
-	FirstUse      Reason = "first-use"       // it was there when the driver first ran on the node
-	NoOtherDriver Reason = "no-other-driver" // the node had no other driver's volumes
-	Prepared      Reason = "prepared"        // the driver created it
-	Declared      Reason = "declared"        // the chart's values name its device
-	HostFile      Reason = "devices-file"    // the host's devices file lists it
-	Listed        Reason = "listed"          // the metadata on an accepted PV of its group lists it
-	Command       Reason = "command"         // an admin accepted it
+	FirstUse      Reason = "first-use"       // It was there when the driver first ran on the node.
+	NoOtherDriver Reason = "no-other-driver" // The node had no other driver's volumes.
+	Prepared      Reason = "prepared"        // The driver created it.
+	Declared      Reason = "declared"        // The chart's values name its device.
+	HostFile      Reason = "devices-file"    // The host's devices file lists it.
+	Listed        Reason = "listed"          // The metadata on an accepted PV of its group lists it.
+	Command       Reason = "command"         // An admin accepted it.
 )
 
 // Limits of the file. A node has far fewer disks.

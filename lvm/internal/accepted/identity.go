@@ -12,9 +12,9 @@ import (
 
 // Identity is what distinguishes a device from all others, in every boot. Nothing of it comes from the device's content.
 type Identity struct {
-	WWID      string `json:"wwid,omitempty"`      // of the hardware (NVMe: NGUID, EUI; SCSI: VPD page 83h), or of a device-mapper device or an array
-	Serial    string `json:"serial,omitempty"`    // of the hardware
-	Place     string `json:"place,omitempty"`     // where it is attached, without the numbers that the kernel counts: for hardware without WWID and serial
+	WWID      string `json:"wwid,omitempty"`      // Of the hardware (NVMe: NGUID, EUI; SCSI: VPD page 83h), or of a device-mapper device or an array.
+	Serial    string `json:"serial,omitempty"`    // Of the hardware.
+	Place     string `json:"place,omitempty"`     // Where it is attached, without the numbers that the kernel counts: for hardware without WWID and serial.
 	Partition int    `json:"partition,omitempty"` // 0: the whole device
 }
 
@@ -65,34 +65,45 @@ func Identify(sys, name string) (Identity, error) {
 		}
 		dir = filepath.Dir(dir)
 	}
-	id, err := identifyWhole(sys, dir)
+	id := identifyWhole(sys, dir)
 	id.Partition = part
-	return id, err
+	return id, nil
 }
 
-func identifyWhole(sys, dir string) (Identity, error) {
+func identifyWhole(sys, dir string) Identity {
 	uuid := read(dir, "dm/uuid")
 	switch {
-	case strings.HasPrefix(uuid, "mpath-"):
-		paths, err := os.ReadDir(filepath.Join(dir, "slaves"))
-		if err != nil || len(paths) == 0 {
-			return Identity{WWID: "dm " + uuid}, err
-		}
-		return Identify(sys, paths[0].Name()) // each path reports the disk
+	case multipath.MatchString(uuid):
+		return Identity{WWID: multipathWWID(uuid)}
 	case uuid != "":
-		return Identity{WWID: "dm " + uuid}, nil
+		return Identity{WWID: "dm " + uuid}
 	}
 	if array := read(dir, "md/uuid"); array != "" {
-		return Identity{WWID: "md " + array}, nil
+		return Identity{WWID: "md " + array}
 	}
 	if file := read(dir, "loop/backing_file"); file != "" {
-		return Identity{Place: "loop " + file}, nil
+		return Identity{Place: "loop " + file}
 	}
 	return Identity{
 		WWID:   cmp.Or(number(read(dir, "wwid")), number(read(dir, "device/wwid"))),
 		Serial: cmp.Or(number(read(dir, "device/serial")), number(read(dir, "serial")), number(unitSerial(dir))),
 		Place:  placeOf(sys, dir),
-	}, nil
+	}
+}
+
+// multipath matches the device-mapper UUID of a disk over several paths: a digit for the kind of its number, and the number.
+var multipath = regexp.MustCompile(`^mpath-([23][0-9a-f]+|(eui|uuid|nvme)\..+)$`)
+
+// multipathWWID returns the disk's WWID, as each path reports it. The paths may be gone.
+func multipathWWID(uuid string) string {
+	id := strings.TrimPrefix(uuid, "mpath-")
+	switch id[0] {
+	case '2':
+		return "eui." + id[1:]
+	case '3':
+		return "naa." + id[1:]
+	}
+	return id
 }
 
 // number returns what hardware reports as its number; "" for what stands for none: zeros, or the words of a driver.

@@ -16,7 +16,7 @@ func TestIdentify(t *testing.T) {
 		nvme + "/wwid": "eui.01\n", nvme + "/device/serial": "S2   \n",
 		"devices/a/host0/target0:0:0/0:0:0:0/block/sda/device/wwid":     "t10.ATA     DISK   9\n",
 		"devices/a/host0/target0:0:0/0:0:0:0/block/sda/device/vpd_pg80": "\x00\x80\x00\x04 S1\x00garbage",
-		"devices/virtual/block/dm-3/dm/uuid":                            "mpath-35000\n", "devices/virtual/block/dm-3/slaves/sda": "",
+		"devices/virtual/block/dm-3/dm/uuid":                            "mpath-35000\n", "devices/virtual/block/dm-5/dm/uuid": "mpath-eui.00a1\n", "devices/virtual/block/dm-6/dm/uuid": "mpath-1ATA_DISK_9\n",
 		"devices/virtual/block/dm-4/dm/uuid": "CRYPT-LUKS2-x\n", "devices/virtual/block/md0/md/uuid": "01:02\n",
 		"devices/virtual/block/loop0/loop/backing_file": "/srv/disk\n", "devices/virtual/block/ram0/size": "8\n",
 		"devices/c/block/ubdb/serial": "(null)\n", "devices/c/block/ubdb/wwid": "eui.0000000000000000\n",
@@ -28,7 +28,7 @@ func TestIdentify(t *testing.T) {
 	}
 	must(t, os.MkdirAll(filepath.Join(sys, "class/block"), 0o700))
 	for _, folder := range []string{scsi, scsi + "/sdb2", virtio, virtio + "/vdb1", nvme, "devices/a/host0/target0:0:0/0:0:0:0/block/sda", "devices/virtual/block/dm-3",
-		"devices/virtual/block/dm-4", "devices/virtual/block/md0", "devices/virtual/block/loop0", "devices/virtual/block/ram0", "devices/b/block/sdc", "devices/c/block/ubdb"} {
+		"devices/virtual/block/dm-4", "devices/virtual/block/dm-5", "devices/virtual/block/dm-6", "devices/virtual/block/md0", "devices/virtual/block/loop0", "devices/virtual/block/ram0", "devices/b/block/sdc", "devices/c/block/ubdb"} {
 		must(t, os.Symlink(filepath.Join(sys, folder), filepath.Join(sys, "class/block", filepath.Base(folder))))
 	}
 	const sdb, sda = "pci0000:00/0000:00:10.0/host*/target*:0:1/*:0:1:0", "a/host*/target*:0:0/*:0:0:0"
@@ -38,7 +38,9 @@ func TestIdentify(t *testing.T) {
 		"vdb1":    {Place: "pci0000:00/0000:00:05.0/virtio*", Partition: 1},
 		"nvme3n1": {WWID: "eui.01", Serial: "S2", Place: "pci0000:00/0000:01:00.0/nvme/nvme*/nvme*n1"},
 		"sda":     {WWID: "t10.ATA DISK 9", Serial: "S1", Place: sda},
-		"dm-3":    {WWID: "t10.ATA DISK 9", Serial: "S1", Place: sda},
+		"dm-3":    {WWID: "naa.5000"},
+		"dm-5":    {WWID: "eui.00a1"},
+		"dm-6":    {WWID: "dm mpath-1ATA_DISK_9"},
 		"dm-4":    {WWID: "dm CRYPT-LUKS2-x"},
 		"md0":     {WWID: "md 01:02"},
 		"loop0":   {Place: "loop /srv/disk"},

@@ -14,20 +14,20 @@ import (
 // Record is the node's record of accepted physical volumes. Its methods are safe for concurrent use.
 type Record struct {
 	File        string
-	KubeletDir  string // "": the node has no kubelet
-	Driver      string // name of this CSI driver
-	DevicesFile string // the host's devices file; "": it is not used
-	ReadOnly    bool   // decide as the driver does, but write nothing
+	KubeletDir  string // "": the node has no kubelet.
+	Driver      string // Name of this CSI driver.
+	DevicesFile string // The host's devices file; "": it is not used.
+	ReadOnly    bool   // Decide as the driver does, but write nothing.
 	Log         *slog.Logger
 
 	mu      sync.Mutex
 	entries []Entry
-	unsaved []Entry // accepted, but not in the file, because that cannot be written
-	first   bool    // nothing is recorded yet
-	absent  bool    // there is no file that can be read
-	begun   bool    // the file was looked for
-	read    stamp   // of the file as read last; zero: it was missing
-	warned  string  // the last warning
+	unsaved []Entry // Accepted, but not in the file, because that cannot be written.
+	first   bool    // Nothing is recorded yet.
+	absent  bool    // There is no file that can be read.
+	begun   bool    // The file was looked for.
+	read    stamp   // Of the file as read last; zero: it was missing.
+	warned  string  // The last warning.
 	refused map[key]refusal
 }
 
@@ -36,7 +36,7 @@ type key struct {
 	id Identity
 }
 
-// refusal is a verdict that is not asked for again for a while: it takes a look at the node's loop devices and mounts.
+// refusal is a verdict that is not asked for again for a while: the next one needs the node's loop devices and mounts.
 type refusal struct {
 	Verdict
 	since, until time.Time

@@ -27,7 +27,7 @@ type Surroundings struct {
 type Verdict struct {
 	Reason  Reason // why it is accepted; "": it is not
 	Refusal string // a clause: why it is not accepted
-	Silent  bool   // nobody has to act: it is a volume of a pod
+	Silent  bool   // no admin has to act: it is a volume of a pod.
 }
 
 // Decide decides whether a device carries a physical volume of this node's groups.

@@ -3,6 +3,7 @@ package health
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
@@ -29,7 +30,7 @@ func (k Checker) Findings(ctx context.Context, s lvm.State) ([]lvm.Condition, er
 		return nil, err
 	}
 	paths := PathsOf(devices)
-	var findings []lvm.Condition
+	findings := notAccepted(s, time.Now())
 	for _, g := range s.Groups {
 		c := groupCheck{engine: k.Engine, group: g, devices: devices, paths: paths, pools: map[string]*lvm.PoolStatus{}, volumes: k.readyIn(g)}
 		if len(c.volumes) > 0 {

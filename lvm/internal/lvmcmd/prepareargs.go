@@ -13,10 +13,10 @@ func metadataSize(device lvm.Bytes) lvm.Bytes {
 	return min(64*lvm.MiB, max(lvm.MiB, device/128/lvm.MiB*lvm.MiB))
 }
 
-// PVCreateArgs creates a physical volume with the driver's UUID prefix. None of these commands has -y: if LVM finds a signature
+// PVCreateArgs creates a physical volume with this UUID. None of these commands has -y: if LVM finds a signature
 // that the driver missed, it asks, gets no answer, and fails.
-func PVCreateArgs(d ondisk.Disk) []string {
-	return []string{"pvcreate", DevicesOption, d.Path, "--norestorefile", "--uuid", ondisk.NewPVUUID(), "--metadatasize", kib(metadataSize(d.Size)), "--", d.Path}
+func PVCreateArgs(d ondisk.Disk, uuid string) []string {
+	return []string{"pvcreate", DevicesOption, d.Path, "--norestorefile", "--uuid", uuid, "--metadatasize", kib(metadataSize(d.Size)), "--", d.Path}
 }
 
 // VGCreateArgs creates the group, with this node's name as a tag if it is known. The node's own LVM does not activate its

@@ -123,6 +123,9 @@ const PVUUIDPrefix = "NodeLV"
 
 // words describes a physical volume that no group on this node includes.
 func (p probe) words(path string) string {
+	if p.unaccepted {
+		return "it is a physical volume that the node's record of accepted ones does not name. If it is yours, run nodelvm disks accept " + path + "; if you do not need it, pvremove"
+	}
 	for _, a := range p.areas {
 		if a.text == nil {
 			continue

@@ -92,7 +92,7 @@ func (s *deviceScan) work() {
 // silent returns the probe of an unresponsive device.
 func (s *deviceScan) silent(device BlockDevice) probe {
 	before, _ := s.disks.lastOf(device)
-	return probe{device: device, label: before.label, areas: before.areas, err: errUnresponsive}
+	return probe{device: device, label: before.label, areas: before.areas, unaccepted: before.unaccepted, err: errUnresponsive}
 }
 
 // finish records a device's probe, unless the scan has already given up the device. The caller holds s.mu.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/accepted"
 )
 
 // Disks reads the node's volume groups from the metadata areas of their PVs, without a process and without LVM's lock. An
@@ -22,12 +23,14 @@ type Disks struct {
 	// not lose its capacity for a moment. A device that has never answered has three times as long: a disk may have to spin up,
 	// and its group would be absent until it answers.
 	Patience time.Duration
+	Accepted *accepted.Record // names the PVs that this node's groups are on; nil: all devices that may have a PV are read
 
 	probe   func(BlockDevice) probe            // a test's unresponsive disk; nil means a prober
 	backing func(loop int) (loopStatus, error) // as in Positions
 
-	scanner scanner
-	texts   groupTexts
+	scanner    scanner
+	texts      groupTexts
+	identities identities
 
 	mu      sync.Mutex
 	running map[string][]*time.Time // start times of unfinished readings, by device, oldest first
@@ -38,6 +41,9 @@ type Disks struct {
 // unresponsive PV has the values of the last reading, and a Problem. If only LVM can read a group's metadata, the error wraps
 // errUnsupported, and the State has the other groups.
 func (d *Disks) Read(ctx context.Context) (lvm.State, error) {
+	if d.Accepted != nil {
+		d.Accepted.Refresh()
+	}
 	r := d.prober()
 	devices, err := d.scanner.scan(ctx, r.positions.Sys, r.positions.Proc, r.positions.Dev)
 	if err != nil {
@@ -49,13 +55,19 @@ func (d *Disks) Read(ctx context.Context) (lvm.State, error) {
 	if err != nil {
 		return lvm.State{}, err
 	}
+	probes, unaccepted, err := d.accept(ctx, probes, devices, r)
+	if err != nil {
+		return lvm.State{}, err
+	}
 	d.texts.keep(probes)
-	return assemble(probes, devices.component)
+	s, err := assemble(probes, devices.component)
+	s.Unaccepted = unaccepted
+	return s, err
 }
 
 // prober returns the reader of single devices.
 func (d *Disks) prober() prober {
-	return prober{positions: d.positions(), mustBeBlock: d.Dev == "", texts: &d.texts}
+	return prober{positions: d.positions(), mustBeBlock: d.Dev == "", texts: &d.texts, accepts: d.Accepts}
 }
 
 // positions returns the positions of this node's devices.

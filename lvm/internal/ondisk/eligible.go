@@ -36,6 +36,9 @@ type Disk struct {
 	pv      *probe     // its physical volume; nil: none
 }
 
+// IsUnaccepted reports whether the device is a physical volume that the node's record does not name.
+func (d Disk) IsUnaccepted() bool { return d.pv != nil && d.pv.unaccepted }
+
 // Names returns all names that a pattern may match.
 func (d Disk) Names() []string { return append([]string{d.Path}, d.Links...) }
 
@@ -43,6 +46,7 @@ func (d Disk) Names() []string { return append([]string{d.Path}, d.Links...) }
 type DeviceScanner struct {
 	Sys, Proc, Dev string
 	Backing        func(loop string) (number uint64, err error) // number of a loop device's backing device; 0: a file
+	Accepts        func(d BlockDevice, pv string) bool          // whether the node's record names a PV; nil: there is no record
 }
 
 func (v DeviceScanner) Positions() Positions { return Positions{Sys: v.Sys, Proc: v.Proc, Dev: v.Dev} }
@@ -58,7 +62,7 @@ func (v DeviceScanner) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := prober{positions: v.Positions(), mustBeBlock: true, texts: &groupTexts{}}
+	r := prober{positions: v.Positions(), mustBeBlock: true, texts: &groupTexts{}, accepts: v.Accepts}
 	r.positions.volumes = found.volumes
 	links, groups := v.links(), map[string]lvm.VGName{}
 	for _, g := range s.Groups {

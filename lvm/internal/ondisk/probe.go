@@ -30,6 +30,8 @@ type probe struct {
 	label *label // nil: no PV
 	areas []area // without ignored ones
 	err   error  // the device is unreadable, or a part of it, or what it is made of
+
+	unaccepted bool // the node's record does not name the PV: nothing but its label was read
 }
 
 // errUnresponsive is the error of an unresponsive device; the rest of its probe is its last answer.
@@ -60,7 +62,8 @@ type prober struct {
 	positions   Positions
 	mustBeBlock bool
 	texts       *groupTexts
-	pause       func(time.Duration) // before it reads an incomplete commit again; nil means time.Sleep
+	pause       func(time.Duration)                 // before it reads an incomplete commit again; nil means time.Sleep
+	accepts     func(d BlockDevice, pv string) bool // whether the node's record names the PV; nil: there is no record
 }
 
 // probe reads a device's label and metadata, if its position permits. It needs three system calls for a disk without a label,
@@ -101,6 +104,10 @@ func (r prober) content(p probe, f directFile, before probe) probe {
 		if err := r.isListed(d, f); err != nil {
 			return probe{device: d, err: err} // the label is another device's
 		}
+	}
+	if r.accepts != nil && !r.accepts(d, p.label.uuid) {
+		p.unaccepted = true
+		return p // as if its metadata was never read
 	}
 	for _, where := range p.label.areas {
 		a, err := r.area(f, head, where, before)

@@ -3,10 +3,12 @@ package prepare
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/accepted"
 	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
@@ -46,10 +48,33 @@ func TestLabelWaitsForNoGroup(t *testing.T) {
 	}
 }
 
+// TestLabelIsRecordedFirst: the node's record names the physical volume before it exists, so that an interrupted run is continued.
+func TestLabelIsRecordedFirst(t *testing.T) {
+	runner, record := &oneRunner{}, &accepted.Record{File: filepath.Join(t.TempDir(), "accepted.json")}
+	preparer := preparerOn(lvm.Machine{Runner: runner, Kernel: runner})
+	preparer.record = &ondisk.Disks{Sys: fixture.DiskSys(t), Accepted: record}
+	label := func() string {
+		p := &preparing{held: map[string]string{}, Preparer: preparer, where: ondisk.Positions{Sys: fixture.DiskSys(t)}, Preparation: lvm.Preparation{Signatures: noSignatures}, reports: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
+		return p.label(t.Context(), lvm.Declaration{Name: "vg"}, nil, blankDisk(t, 16*lvm.MiB))
+	}
+	why := label()
+	if why != "" {
+		t.Fatal(why)
+	}
+	uuid := runner.argv[slices.Index(runner.argv, "--uuid")+1]
+	if e := record.Entries(); len(e) != 1 || e[0].PV != uuid || e[0].Reason != accepted.Prepared {
+		t.Errorf("of %s the record has %+v", uuid, e)
+	}
+	runner.argv, record.File = nil, filepath.Join(t.TempDir(), "absent", "accepted.json")
+	if why := label(); !strings.Contains(why, "cannot record") || runner.argv != nil {
+		t.Errorf("without a record: %q, ran %q", why, runner.argv)
+	}
+}
+
 // preparerOn returns a preparer on a machine.
 func preparerOn(machine lvm.Machine) *Preparer {
 	tasks := oplock.NewTasks()
-	return New(engine.New(lvm.Config{}, machine, tasks), tasks, nil)
+	return New(engine.New(lvm.Config{}, machine, tasks), tasks, nil, &ondisk.Disks{})
 }
 
 // oneRunner records the last command, whether the device in its last argument is open meanwhile, and what was flushed after it.

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/accepted"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
@@ -24,10 +25,11 @@ type Preparer struct {
 	pools   *thinpool.Manager
 	running sync.Mutex                  // held by prepare
 	blank   map[ondisk.BlockDevice]bool // found by the last scan
+	record  *ondisk.Disks               // records the disks that the groups get; without a record it does nothing
 }
 
-func New(e *engine.Engine, tasks *oplock.Tasks, pools *thinpool.Manager) *Preparer {
-	return &Preparer{engine: e, tasks: tasks, pools: pools}
+func New(e *engine.Engine, tasks *oplock.Tasks, pools *thinpool.Manager, record *ondisk.Disks) *Preparer {
+	return &Preparer{engine: e, tasks: tasks, pools: pools, record: record}
 }
 
 // Prepare implements Host.Prepare.
@@ -44,14 +46,15 @@ func (r *Preparer) Prepare(ctx context.Context, p lvm.Preparation) (lvm.PrepareR
 	defer leave()
 	r.running.Lock()
 	defer r.running.Unlock()
-	s, err := r.engine.ReadDisks(ctx)
+	node := ondisk.DeviceScanner{Sys: "/sys", Proc: "/proc", Dev: "/dev", Backing: ondisk.LoopBacking, Accepts: r.record.Accepts}
+	s, disks, err := r.scan(ctx, node)
 	if err != nil {
 		return lvm.PrepareReport{}, err
 	}
-	node := ondisk.DeviceScanner{Sys: "/sys", Proc: "/proc", Dev: "/dev", Backing: ondisk.LoopBacking}
-	disks, err := node.Disks(ctx, s)
-	if err != nil {
-		return lvm.PrepareReport{}, err
+	if !p.DryRun && r.acceptDeclared(ctx, declared, disks) {
+		if s, disks, err = r.scan(ctx, node); err != nil {
+			return lvm.PrepareReport{}, err
+		}
 	}
 	run := preparing{Preparer: r, Preparation: p, where: node.Positions(), state: s, disks: disks, reports: map[string]string{}, held: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
 	var report lvm.PrepareReport
@@ -73,6 +76,31 @@ func (r *Preparer) Prepare(ctx context.Context, p lvm.Preparation) (lvm.PrepareR
 		report.Devices = append(report.Devices, lvm.DeviceReport{Path: d.Path, Size: d.Size, Text: text})
 	}
 	return report, nil
+}
+
+// scan reads the groups, and then the node's devices.
+func (r *Preparer) scan(ctx context.Context, node ondisk.DeviceScanner) (lvm.State, []ondisk.Disk, error) {
+	s, err := r.engine.ReadDisks(ctx)
+	if err != nil {
+		return lvm.State{}, nil, err
+	}
+	disks, err := node.Disks(ctx, s)
+	return s, disks, err
+}
+
+// acceptDeclared records the physical volumes whose devices a declaration names.
+func (r *Preparer) acceptDeclared(ctx context.Context, declared []lvm.Declaration, disks []ondisk.Disk) (some bool) {
+	for _, d := range disks {
+		if !d.IsUnaccepted() || !slices.ContainsFunc(declared, func(g lvm.Declaration) bool { return namesHardware(g, d) }) {
+			continue
+		}
+		if _, err := r.record.AcceptDevice(ctx, d.Path, accepted.Declared); err != nil {
+			r.engine.Log.Warn("cannot accept the physical volume on a declared device", "error", err)
+			continue
+		}
+		some = true
+	}
+	return some
 }
 
 // preparing is one run of prepare.
@@ -101,6 +129,9 @@ func (p *preparing) group(ctx context.Context, d lvm.Declaration) lvm.GroupRepor
 	defer p.unpin()
 	r := lvm.GroupReport{Name: d.Name}
 	here, err := p.standing(d.Name)
+	if here == nil && err == nil {
+		err = p.mayBeIgnored(d)
+	}
 	taken := p.labelSelected(ctx, d, here, err)
 	missing := d.Tags
 	if here != nil {
@@ -139,6 +170,18 @@ func (p *preparing) group(ctx context.Context, d lvm.Declaration) lvm.GroupRepor
 		}
 	}
 	return r
+}
+
+// mayBeIgnored refuses to create a group that may exist on a device that the group selects and the driver ignores.
+func (p *preparing) mayBeIgnored(d lvm.Declaration) error {
+	for _, candidate := range p.disks {
+		selected, _ := declarationMatches(d, candidate)
+		if selected && slices.ContainsFunc(p.state.Unaccepted, func(u lvm.UnacceptedPV) bool { return u.Device == candidate.Path }) {
+			return lvm.Errorf(lvm.KindConflict, "not created, because it may be on %s, which it selects and which has a physical volume that the node does not accept: run nodelvm disks accept %s, or remove the device from the declaration",
+				candidate.Path, candidate.Path)
+		}
+	}
+	return nil
 }
 
 // notBlank returns an error that names the devices that the group selects and that hold something; nil: there are none. namedAlone leaves
@@ -280,8 +323,12 @@ func (p *preparing) label(ctx context.Context, d lvm.Declaration, here *lvm.Grou
 	if made || why != "" || p.DryRun {
 		return why
 	}
+	uuid := ondisk.NewPVUUID()
+	if _, err := p.record.Vouch(candidate.BlockDevice, uuid, accepted.Prepared); err != nil { // before it exists: the next run recognizes it
+		return fmt.Sprintf("blank, but the driver cannot record that it uses it: %v", err)
+	}
 	// This command concerns no group: pvcreate takes its own lock file.
-	if err := p.engine.Run(ctx, lvm.Group{}, []lvmcmd.Step{{Argv: lvmcmd.PVCreateArgs(candidate)}}); err != nil {
+	if err := p.engine.Run(ctx, lvm.Group{}, []lvmcmd.Step{{Argv: lvmcmd.PVCreateArgs(candidate, uuid)}}); err != nil {
 		return fmt.Sprintf("blank, but LVM refused it: %v", err)
 	}
 	// Before any disk gets the group's commit: after a power cut the group would lack a disk whose label never reached it.

@@ -70,3 +70,29 @@ func TestNotBlank(t *testing.T) {
 		})
 	}
 }
+
+// TestNamesHardware: a declaration vouches for a device that it names by its hardware or its place, and for no name that another disk can
+// get.
+func TestNamesHardware(t *testing.T) {
+	d := ondisk.Disk{BlockDevice: ondisk.BlockDevice{Path: "/dev/sdb", Size: lvm.GiB}, Links: []string{"/dev/disk/by-id/ata-FAST_9"}}
+	for path, want := range map[string]bool{"/dev/disk/by-id/ata-FAST_9": true, "/dev/disk/by-id/ata-*": false, "/dev/sdb": false, "/dev/disk/by-id/ata-FAST_8": false} {
+		if got := namesHardware(lvm.Declaration{Devices: []lvm.Selector{{Paths: []string{path}}}}, d); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+	if namesHardware(lvm.Declaration{Devices: []lvm.Selector{{Paths: []string{"/dev/disk/by-id/ata-FAST_9"}, MinSize: lvm.TiB}}}, d) {
+		t.Error("although another condition does not hold")
+	}
+}
+
+// TestGroupOnIgnoredDisk: a declared group is not created while it may be on a device that it selects and the driver ignores.
+func TestGroupOnIgnoredDisk(t *testing.T) {
+	disks := []ondisk.Disk{{BlockDevice: ondisk.BlockDevice{Path: "/dev/sda"}}, {BlockDevice: ondisk.BlockDevice{Path: "/dev/vdb"}}}
+	p := &preparing{disks: disks, state: lvm.State{Unaccepted: []lvm.UnacceptedPV{{Device: "/dev/sda"}}}}
+	for path, want := range map[string]string{"/dev/sd*": "nodelvm disks accept /dev/sda", "/dev/vd*": ""} {
+		err := p.mayBeIgnored(lvm.Declaration{Name: "vg", Devices: []lvm.Selector{{Paths: []string{path}}}})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package prepare
 import (
 	"cmp"
 	"path"
+	"slices"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
@@ -40,4 +41,13 @@ func declarationMatches(d lvm.Declaration, device ondisk.Disk) (selected, named 
 		selected, named = selected || yes, named || exactly
 	}
 	return selected, named
+}
+
+// namesHardware reports whether the group selects the device by a name below /dev/disk without wildcards: another disk can get a name
+// such as /dev/sdb.
+func namesHardware(d lvm.Declaration, device ondisk.Disk) bool {
+	return slices.ContainsFunc(d.Devices, func(s lvm.Selector) bool {
+		_, named := selectorMatches(s, device)
+		return named && slices.ContainsFunc(s.Paths, func(path string) bool { return slices.Contains(device.Links, path) })
+	})
 }

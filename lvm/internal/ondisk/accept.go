@@ -1,0 +1,226 @@
+package ondisk
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/accepted"
+)
+
+// maxRounds limits the rounds of accept: an accepted PV lists others, and a device can get another label meanwhile.
+const maxRounds = 16
+
+// Accepts reports whether the node's record names this PV on this device. Until it does, nothing but the label is read.
+func (d *Disks) Accepts(device BlockDevice, pv string) bool {
+	return d.Accepted == nil || d.Accepted.Names(pv, d.identities.of(d.positions().Sys, device))
+}
+
+// accept leaves out the devices that the node's record does not name: as if they had no metadata. It first records those that the rules
+// accept, and reads their metadata; these may list more.
+func (d *Disks) accept(ctx context.Context, probes []probe, devices *blockDevices, r prober) ([]probe, []lvm.UnacceptedPV, error) {
+	if d.Accepted == nil {
+		return probes, nil, nil
+	}
+	var refused []lvm.UnacceptedPV
+	for range maxRounds {
+		candidates, of := d.candidates(probes, devices.component)
+		var admitted []BlockDevice
+		admitted, refused = d.decide(candidates, of, probes)
+		if len(admitted) == 0 {
+			break
+		}
+		again, err := d.scanDevices(ctx, admitted, r)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, p := range again {
+			i := slices.IndexFunc(probes, func(old probe) bool { return old.device == p.device })
+			probes[i] = p
+		}
+	}
+	slices.SortFunc(refused, func(a, b lvm.UnacceptedPV) int { return cmp.Compare(a.Device, b.Device) })
+	return slices.DeleteFunc(probes, d.isForeign), refused, nil
+}
+
+// candidates returns the devices with a label that the record does not name, without the parts of other devices.
+func (d *Disks) candidates(probes []probe, component func(string) (bool, error)) (list []accepted.Candidate, of []BlockDevice) {
+	for _, p := range probes {
+		if p.Standing != StandsOnDisks || p.label == nil || p.silent() || !p.unaccepted && d.Accepts(p.device, p.label.uuid) {
+			continue
+		}
+		if part, err := component(p.device.Name); part && err == nil {
+			continue
+		}
+		id := d.identities.of(d.positions().Sys, p.device)
+		if id == (accepted.Identity{}) {
+			continue // it was removed
+		}
+		list = append(list, accepted.Candidate{Device: p.device.Path, PV: p.label.uuid, Identity: id, Listed: isListedBy(probes, p.label.uuid)})
+		of = append(of, p.device)
+	}
+	return list, of
+}
+
+// isListedBy reports whether the metadata on an accepted device lists a PV.
+func isListedBy(probes []probe, pv string) bool {
+	return slices.ContainsFunc(probes, func(p probe) bool {
+		return slices.ContainsFunc(p.areas, func(a area) bool {
+			if a.text == nil {
+				return false // the PV is in no group
+			}
+			im, err := a.text.read()
+			if err != nil {
+				return false
+			}
+			_, lists := im.needs[pv]
+			return lists
+		})
+	})
+}
+
+// decide asks the record about the candidates, except those that it refused a moment ago.
+func (d *Disks) decide(candidates []accepted.Candidate, of []BlockDevice, probes []probe) (admitted []BlockDevice, refused []lvm.UnacceptedPV) {
+	first := d.Accepted.First()
+	var ask []accepted.Candidate
+	for i, c := range candidates {
+		if _, _, valid := d.Accepted.Refused(c); !valid && !d.Accepts(of[i], c.PV) {
+			ask = append(ask, c)
+		}
+	}
+	if first || len(ask) > 0 {
+		d.survey(ask)
+		var unread []accepted.Entry
+		if first {
+			unread = d.unread(probes)
+		}
+		d.Accepted.Admit(ask, unread)
+	}
+	for i, c := range candidates {
+		if d.Accepts(of[i], c.PV) {
+			admitted = append(admitted, of[i])
+		} else if v, since, _ := d.Accepted.Refused(c); !v.Silent {
+			refused = append(refused, lvm.UnacceptedPV{Device: c.Device, PV: c.PV, Identity: c.Identity.String(), Reason: v.Refusal, Since: since})
+		}
+	}
+	return admitted, refused
+}
+
+// survey adds to the candidates what the node's kernel and kubelet show of them.
+func (d *Disks) survey(candidates []accepted.Candidate) {
+	if len(candidates) == 0 {
+		return
+	}
+	held, err := d.positions().podVolumes(d.Accepted.KubeletDir)
+	for i := range candidates {
+		c := &candidates[i]
+		if err != nil {
+			c.Held = fmt.Sprintf("the driver cannot determine which devices the pods of this node use: %v", err)
+			continue
+		}
+		c.Held, c.Remote = held.explain(filepath.Base(c.Device)), held.isRemote(filepath.Base(c.Device))
+	}
+}
+
+// unread returns entries for the disks that could not be read.
+func (d *Disks) unread(probes []probe) (entries []accepted.Entry) {
+	for _, p := range probes {
+		if p.Standing != StandsOnDisks || p.label != nil || p.err == nil {
+			continue
+		}
+		if id, known := d.identities.soon(d.positions().Sys, p.device); known && id != (accepted.Identity{}) {
+			entries = append(entries, accepted.Entry{Device: p.device.Path, Identity: id, Reason: accepted.FirstUse})
+		}
+	}
+	return entries
+}
+
+// isForeign reports whether a device concerns no group of this node: the record does not name its PV or, if its label cannot be read, the
+// device, and the node has another storage driver. An unresponsive device is what it was: it may be gone, with its identity. LVM gets no
+// device without a label.
+func (d *Disks) isForeign(p probe) bool {
+	switch {
+	case p.label != nil && p.silent():
+		return p.unaccepted
+	case p.label != nil && p.Standing == StandsOnDisks:
+		return !d.Accepts(p.device, p.label.uuid)
+	case p.err == nil:
+		return p.Standing == StandsOnDisks // else it is reported in State.Skipped
+	}
+	id, known := d.identities.soon(d.positions().Sys, p.device)
+	return known && !d.Accepted.NamesDevice(id) && !d.Accepted.Trusts()
+}
+
+// AcceptDevice records the PV on a device for which an admin vouches. KindConflict: it is no PV of the node, or a volume of a pod.
+func (d *Disks) AcceptDevice(ctx context.Context, path string, reason accepted.Reason) (accepted.Entry, error) {
+	_, err := d.Read(ctx) // the first use, if there was none
+	if err != nil && !errors.Is(err, errUnsupported) {
+		return accepted.Entry{}, err
+	}
+	r := d.prober()
+	devices, err := d.scanner.scan(ctx, r.positions.Sys, r.positions.Proc, r.positions.Dev)
+	if err != nil {
+		return accepted.Entry{}, err
+	}
+	r.positions.volumes = devices.volumes
+	device, err := devices.at(path)
+	if err != nil {
+		return accepted.Entry{}, err
+	}
+	p := r.probe(device, probe{})
+	held, err := r.positions.podVolumes(d.Accepted.KubeletDir)
+	part, partErr := devices.component(device.Name)
+	switch {
+	case p.Standing != StandsOnDisks:
+		return accepted.Entry{}, lvm.Errorf(lvm.KindConflict, "%s can have no physical volume of this node: %s", path, p.Reason)
+	case p.label == nil && p.err != nil:
+		return accepted.Entry{}, lvm.Errorf(lvm.KindConflict, "%s cannot be read: %w", path, p.err)
+	case p.label == nil:
+		return accepted.Entry{}, lvm.Errorf(lvm.KindConflict, "%s is no physical volume: create one first, with pvcreate or vgcreate", path)
+	case err != nil || partErr != nil:
+		return accepted.Entry{}, lvm.Errorf(lvm.KindInternal, "cannot determine what uses %s: %w", path, firstError(err, partErr))
+	case part:
+		return accepted.Entry{}, lvm.Errorf(lvm.KindConflict, "%s is a part of another device (RAID, multipath): accept that one", path)
+	case held.explain(device.Name) != "":
+		return accepted.Entry{}, lvm.Errorf(lvm.KindConflict, "%s is not accepted: %s", path, held.explain(device.Name))
+	}
+	return d.Vouch(device, p.label.uuid, reason)
+}
+
+func firstError(errs ...error) error {
+	i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+	return errs[i]
+}
+
+// Vouch records a PV on a device. Without a record it does nothing.
+func (d *Disks) Vouch(device BlockDevice, pv string, reason accepted.Reason) (accepted.Entry, error) {
+	if d.Accepted == nil {
+		return accepted.Entry{}, nil
+	}
+	id, err := accepted.Identify(d.positions().Sys, device.Name)
+	if err != nil {
+		return accepted.Entry{}, lvm.Errorf(lvm.KindInternal, "cannot identify %s: %w", device.Path, err)
+	}
+	e := accepted.Entry{PV: pv, Device: device.Path, Identity: id, Reason: reason}
+	return e, d.Accepted.Accept(e)
+}
+
+// at returns the listed device at a path.
+func (b *blockDevices) at(path string) (BlockDevice, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return BlockDevice{}, lvm.Errorf(lvm.KindInvalid, "cannot find the device %s: %w", path, err)
+	}
+	for _, d := range b.list {
+		if d.Path == path || st.Mode&unix.S_IFMT == unix.S_IFBLK && st.Rdev == d.number {
+			return d, nil
+		}
+	}
+	return BlockDevice{}, lvm.Errorf(lvm.KindInvalid, "%s is no block device that can have a physical volume", path)
+}
