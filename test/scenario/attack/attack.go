@@ -17,9 +17,9 @@ import (
 const attackedNode = "node-1"
 
 // Scenarios returns the attacks of a tenant with a raw block volume and a pod without privilege, and those of a thief with one node's token. The
-// tenant writes on the volume what the node could take for its own, or would have to parse.
+// tenant writes on the volume what the node could take for its own, or would have to parse. The volume is this driver's or another one's.
 func Scenarios() []scenario.Scenario {
-	return []scenario.Scenario{attack(forgeries()), attackThenReboot(), attackWithImages(), attackWithToken()}
+	return []scenario.Scenario{attack(forgeries()), attackThenReboot(), attackWithImages(), attackFromForeignVolume(), attackWithToken()}
 }
 
 // Sample returns the attacks that most often find a mistake: two of the forgeries, and the thief.
