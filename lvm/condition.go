@@ -18,9 +18,9 @@ type ConditionType string
 
 const (
 	ConditionVolumeDegraded        ConditionType = "VolumeDegraded"        // RAID: a leg is missing or failed; the data is complete
-	ConditionVolumeRebuilding      ConditionType = "VolumeRebuilding"      // RAID: LVM copies data to a leg
-	ConditionVolumeDataMissing     ConditionType = "VolumeDataMissing"     // some of the data is on a missing or failed physical volume or leg
-	ConditionVolumeOnRemovedDisk   ConditionType = "VolumeOnRemovedDisk"   // its device uses a disk that was removed and is back as another device: reads and writes fail
+	ConditionVolumeRebuilding      ConditionType = "VolumeRebuilding"      // RAID: LVM copies data to a leg.
+	ConditionVolumeDataMissing     ConditionType = "VolumeDataMissing"     // Some of the data is on a missing or failed physical volume or leg.
+	ConditionVolumeOnRemovedDisk   ConditionType = "VolumeOnRemovedDisk"   // Its device uses a disk that was removed and is back as another device: reads and writes fail.
 	ConditionPhysicalVolumeMissing ConditionType = "PhysicalVolumeMissing" // of the volume group
 
 	ConditionThinPoolNearlyFull ConditionType = "ThinPoolNearlyFull" // its data or its metadata

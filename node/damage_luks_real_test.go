@@ -25,7 +25,7 @@ var chosenLUKSDamages = []damage{
 }
 
 // luksRepairs are what a message can name, beside the repair of a file system. A damaged key slot looks like a wrong key.
-var luksRepairs = regexp.MustCompile(repairs.String() + `|luksHeaderRestore|opens none of its`)
+var luksRepairs = regexp.MustCompile(repairs.String() + `|luksHeaderRestore|the key in the Secret does not open`)
 
 // stageEncrypted stages the encrypted volume "v" with a file system of ext4.
 func (b *bench) stageEncrypted(path string) error {

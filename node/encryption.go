@@ -56,7 +56,7 @@ func (s *Server) stageEncrypted(ctx context.Context, r stageRequest, v lvm.Volum
 		Volume: luks.Volume{Handle: r.id.String(), UUID: r.uuid, Device: lv, Copied: r.hasSource, Block: r.block},
 		Keys:   r.keys, Options: luks.Options{Discards: passesDiscards(v.Class, r.flags)},
 		Blank: func(ctx context.Context) error { return s.checkBlank(ctx, lv, mark, originOf(v, r.hasSource)) },
-		// Now package luks has a mark of its own. Once the mapping is open, the page cache of the logical volume shows what was there before.
+		// Now package luks has its own mark. Once the mapping is open, the page cache of the logical volume shows what was there before.
 		Formatted: func() error { return s.fs.RemoveMark(lv, mark) },
 		Cleared:   func(mapping string) error { return s.markMapping(r, mapping, mark) },
 	})

@@ -17,8 +17,8 @@ func originOf(v lvm.Volume, hasSource bool) origin {
 	return origin{marked: v.FormatMark != 0, raw: v.Block, copied: hasSource || v.Source != lvm.ID{}}
 }
 
-// checkFormat refuses (lvm.KindConflict) to format a device on which nothing is recognized, unless it is proven that no file system on it
-// was ever mounted: by its format mark, or by the superblock of an unfinished mkfs.xfs. A volume that has no tag for the mark, because an
+// checkFormat refuses (lvm.KindConflict) to format a device on which nothing is recognized, without a proof that no file system on it was
+// ever mounted. The proof is its format mark, or the superblock of a mkfs.xfs that did not end. A volume that has no tag for the mark, because an
 // earlier version or an admin created it, may be formatted if it has no remains of a file system either.
 func checkFormat(device string, c Content, o origin, kind string) error {
 	switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestCheckFormat: only a mark, or a superblock that says so itself, allows the format of a volume that the driver created; for the volumes of
-// earlier versions the absence of all remains suffices; a copy and a raw volume are never formatted.
+// TestCheckFormat: only a mark, or a superblock that says so itself, allows the format of a volume that the driver created. For the volumes of
+// earlier versions the absence of all remains suffices. A copy and a raw volume are never formatted.
 func TestCheckFormat(t *testing.T) {
 	created, earlier := origin{marked: true}, origin{}
 	rest := Remains{Kind: "btrfs", What: "a mirror of a btrfs superblock at byte 67108864"}
@@ -31,7 +31,7 @@ func TestCheckFormat(t *testing.T) {
 		{"the same of an earlier version", Content{Rest: rest}, earlier, "btrfs rescue super-recover /dev/dm-3"},
 		{"a copy of the superblock", Content{Rest: backup}, earlier, "e2fsck -b 8193 -B 1024 /dev/dm-3"},
 		{"a restored volume", Content{}, origin{copied: true}, "never formats a copy"},
-		{"a restored volume with a mark of its own", Content{Marked: true}, origin{copied: true, marked: true}, "never formats a copy"},
+		{"a restored volume with its own mark", Content{Marked: true}, origin{copied: true, marked: true}, "never formats a copy"},
 		{"a raw volume", Content{}, origin{raw: true}, "raw block volume"},
 	} {
 		act, err := planContent("/dev/dm-3", test.content, test.origin, "ext4", lvm.GiB)
@@ -43,7 +43,7 @@ func TestCheckFormat(t *testing.T) {
 	}
 }
 
-// TestRefusalsNameTheRepair: also of content that somebody else may have written.
+// TestRefusalsNameTheRepair: also of content that another program may have written.
 func TestRefusalsNameTheRepair(t *testing.T) {
 	for fsType, tool := range map[string]string{"ext4": "e2fsck -b 32768 -B 4096 /dev/dm-3", "xfs": "xfs_repair /dev/dm-3", "btrfs": "btrfs rescue super-recover /dev/dm-3", "luks": "cryptsetup repair /dev/dm-3"} {
 		for _, o := range []origin{{marked: true}, {}} {

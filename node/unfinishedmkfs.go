@@ -26,12 +26,12 @@ type Mark struct {
 	First lvm.Bytes // its place by the volume's tag; 0: the volume has no tag, and only a mkfs of this driver writes marks
 }
 
-// fixedMarkPlace is a place that mkfs.btrfs and mkfs.xfs leave alone on each device, and mkfs.ext4 on most.
+// fixedMarkPlace is a place that mkfs.btrfs and mkfs.xfs do not write on any device, and mkfs.ext4 not on most.
 const fixedMarkPlace = 3 * lvm.MiB
 
-// places returns the possible places of the mark on a device, ascending and without overlap: before its end, which mkfs.ext4 and mkfs.xfs
-// leave alone; where its end was at the volume's creation, which an expansion does not change; and the fixed place for mkfs.btrfs, which
-// clears the end.
+// places returns the possible places of the mark on a device, ascending and without overlap. One is before its end, which mkfs.ext4 and
+// mkfs.xfs do not write. Another is where its end was at the volume's creation, which an expansion does not change. The fixed place is for
+// mkfs.btrfs, which clears the end.
 func (m Mark) places(size lvm.Bytes) []int64 {
 	var all []int64
 	end := lvm.FormatMarkOffset(size)

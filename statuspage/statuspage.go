@@ -105,8 +105,8 @@ type KubeletDir struct {
 
 // DescribePodsLink says what is wrong with a KubeletDir with a PodsLink, and what to do.
 func DescribePodsLink(path, link string) string {
-	return path + "/pods is a symbolic link to " + link + ", and what the driver mounts there does not reach the pods: " +
-		"on the node, replace the link by a directory and mount --bind " + link + " on it, or move the whole root directory of the kubelet (--root-dir) and set kubeletDir"
+	return path + "/pods is a symbolic link to " + link + ", and what the driver mounts there does not reach the pods. " +
+		"On the node, replace the link by a directory and mount --bind " + link + " on it, or move the whole root directory of the kubelet (--root-dir) and set kubeletDir"
 }
 
 // Propagation is the mount propagation from and to the driver's container.

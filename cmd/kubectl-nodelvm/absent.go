@@ -53,8 +53,8 @@ func absenceOf(pv *corev1.PersistentVolume, a answer) absence {
 		fix: "if metadata was restored, see docs/howto/replace-disk.md#lvms-metadata-from-a-backup; otherwise the data is in a backup, if there is one: see docs/howto/lost-nodes.md"}
 }
 
-// renamedOf returns what is to be done about a volume that its node reports and whose logical volume has another name than its handle;
-// ok is false for all others. The driver refuses each request for it.
+// renamedOf returns the state and the remedy of a volume that its node reports and whose logical volume has another name than its
+// handle; ok is false for all others. The driver refuses each request for it.
 func renamedOf(pv *corev1.PersistentVolume, a answer) (is absence, ok bool) {
 	_, lv, _ := strings.Cut(pv.Spec.CSI.VolumeHandle, "/")
 	i := slices.IndexFunc(a.page.Volumes, func(v inventory.Volume) bool { return v.ID == pv.Spec.CSI.VolumeHandle })
@@ -69,7 +69,7 @@ func renamedTo(v inventory.Volume, lv, node string) absence {
 		fix: fmt.Sprintf("on %s: lvrename %s %s %s", node, printable.ShellWord(string(v.Group)), printable.ShellWord(v.LV), printable.ShellWord(lv))}
 }
 
-// hasExtents reports whether a logical volume of that name has extents of the group. Thin volumes have none of their own.
+// hasExtents reports whether a logical volume of that name has extents of the group. Thin volumes have none: their pool has them.
 func hasExtents(g inventory.Group, lv string) bool {
 	return slices.ContainsFunc(g.PVs, func(pv inventory.PV) bool {
 		return slices.ContainsFunc(pv.Allocated, func(r inventory.ExtentRange) bool { return cmp.Or(r.Owner, r.LV) == lv })

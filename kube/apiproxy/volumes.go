@@ -69,7 +69,7 @@ func isHere(pv *corev1.PersistentVolume, node string) bool { return isOurs(pv) &
 
 // learnVolumes lists the PersistentVolumes with the client's token, because csi-provisioner lists claims first. Later its own watch tells
 // the changes. A static volume that is created and bound between that list and the start of this watch is not known: its claim has no
-// clones until it changes. The list comes before the watch of claims, which the API server ends if nobody reads it. false: the client got
+// clones until it changes. The list comes before the watch of claims, which the API server ends if no client reads it. false: the client got
 // the API server's refusal, or the error.
 func (p *Proxy) learnVolumes(w http.ResponseWriter, r *http.Request) (known bool, err error) {
 	answer, err := p.get(r, volumesPath, "resourceVersion=0", runtime.ContentTypeProtobuf)

@@ -184,12 +184,12 @@ func (r *janitorRound) report(ctx context.Context, s Observation, kind, reason, 
 // reportLost reports where the data is, what the owner can do, and when the janitor would act.
 func (r *janitorRound) reportLost(ctx context.Context, s Observation) (time.Duration, error) {
 	what := fmt.Sprintf("%s. This claim's data is on it (logical volume %s). ", s.Loss, s.Pv.Spec.CSI.VolumeHandle)
-	remedy := "The data is available again when it returns. If it does not return, delete this claim and its pod; a StatefulSet then starts with an empty volume on another node."
+	remedy := "The data returns with " + s.Loss.subject() + ". If it does not return, delete this claim and its pod; a StatefulSet then starts with an empty volume on another node."
 	switch {
 	case s.Claim == nil:
 		return max(time.Second, s.Marked.Add(s.Grace).Sub(s.Now)), nil // no owner is left to inform
 	case !s.OptIn:
-		return reportAgain, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, what+"The janitor deletes nothing. "+remedy+
+		return reportAgain, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, what+"nodelvm deletes nothing. "+remedy+
 			fmt.Sprintf(" The janitor releases volumes of storage classes with the annotation %s: %s.", api.AnnotationOnNodeLoss, api.OnNodeLossRelease))
 	}
 	at := releaseAt(s.Marked, s.Began, s.Grace)

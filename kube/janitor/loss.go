@@ -65,6 +65,14 @@ func (l loss) String() string {
 	return ""
 }
 
+// subject names what is lost.
+func (l loss) subject() string {
+	if l.kind == lossGroup {
+		return "the volume group"
+	}
+	return l.node
+}
+
 // step is the next step for a volume.
 type step int
 

@@ -144,7 +144,7 @@ func TestRealPassphrase(t *testing.T) {
 	}
 	r.Keys.Current = randomKey(t)
 	_, err = b.Stage(t.Context(), r)
-	expectKind(t, err, lvm.KindConflict, "the key in the Secret opens none of its 1 key slots")
+	expectKind(t, err, lvm.KindConflict, "the key in the Secret does not open volume")
 	if h, err := b.Check(r.Volume); err != nil || h.Problem != "" || h.Open {
 		t.Errorf("after a wrong key: %+v, %v", h, err)
 	}

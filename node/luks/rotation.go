@@ -25,16 +25,16 @@ func planRotation(v Volume, slots map[int]opener) (add bool, remove []int, err e
 		}
 	}
 	if current == 0 && len(remove) == 0 {
-		return false, nil, wrongKey(v, len(slots), true)
+		return false, nil, wrongKey(v, true)
 	}
 	return current == 0, remove, nil
 }
 
 // wrongKey returns the error for a volume that no key of the Secret opens; both: the driver tried the previous one too.
-func wrongKey(v Volume, slots int, both bool) error {
-	keys, advice := "the key in the Secret opens none", "put the volume's key into it, or into its field previousKey if the key was replaced"
+func wrongKey(v Volume, both bool) error {
+	keys := "the key in the Secret does not open"
 	if both {
-		keys, advice = "neither the key nor the previous key in the Secret opens one", "put the volume's key into one of the two fields"
+		keys = "neither the key nor the previous key in the Secret opens"
 	}
-	return lvm.Errorf(lvm.KindConflict, "cannot open volume %s (%s): %s of its %d key slots; %s (its PersistentVolume names the Secret)", v.Handle, v.Device, keys, slots, advice)
+	return lvm.Errorf(lvm.KindConflict, "%s volume %s (%s). Put the volume's key into the Secret that its PersistentVolume names; during a rotation, into the field %s", keys, v.Handle, v.Device, FieldPreviousKey)
 }

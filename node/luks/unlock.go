@@ -55,10 +55,10 @@ func (s *stage) withKey(ctx context.Context, h Header, args []string) (*Key, err
 		return s.Keys.Current, err
 	}
 	if s.Keys.Previous == nil {
-		return nil, wrongKey(s.Volume, len(usable(h.Slots)), false)
+		return nil, wrongKey(s.Volume, false)
 	}
 	if err = s.run(ctx, h, args, s.Keys.Previous); isWrongKey(err) {
-		return nil, wrongKey(s.Volume, len(usable(h.Slots)), true)
+		return nil, wrongKey(s.Volume, true)
 	}
 	return s.Keys.Previous, err
 }

@@ -127,7 +127,7 @@ func newPool(g lvm.Group, class lvm.Class) (Pool, error) {
 		}
 	}
 	if room == 0 {
-		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has insufficient capacity for the thin pool %s: it needs %s of contiguous free extents on one disk for metadata, spare metadata and data", g.Name, p.Name, g.Bytes(p.Fixed()+1))
+		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s lacks %s of free space in one piece on one disk, which the thin pool %s needs", g.Name, g.Bytes(p.Fixed()+1), p.Name)
 	}
 	return p, nil
 }

@@ -27,7 +27,7 @@ func (c *groupCheck) checkBlockSizes() {
 		}
 		kinds = append(kinds, fmt.Sprintf("%d bytes (%s)", int64(size), strings.Join(devices, ", ")))
 	}
-	c.add(lvm.ConditionMixedBlockSizes, lvm.Volume{}, "volume group %s has disks with logical blocks of %s: the driver puts a volume on disks of one size only, so the largest volume is smaller than the free space; keep each kind of disks in a group of its own%s",
+	c.add(lvm.ConditionMixedBlockSizes, lvm.Volume{}, "volume group %s has disks with logical blocks of %s: the driver puts a volume on disks of one size only, so the largest volume is smaller than the free space. Keep each kind of disks in its own group%s",
 		c.group.Name, strings.Join(kinds, " and of "), c.volumesOnBoth())
 }
 

@@ -145,7 +145,7 @@ func TestLayoutRefusals(t *testing.T) {
 		{lvm.Class{Group: "odd", Layout: lvm.LayoutStriped, StripeSize: 256 * lvm.KiB}, "smaller stripeSize"},
 		{lvm.Class{Group: "zeroless", Layout: lvm.LayoutThin}, "lvchange -Zy zeroless/nodelvm-thin"},
 		{lvm.Class{Group: "taken", Layout: lvm.LayoutThin}, "is not a thin pool"},
-		{lvm.Class{Group: "crumbs", Layout: lvm.LayoutThin}, "insufficient capacity for the thin pool"},
+		{lvm.Class{Group: "crumbs", Layout: lvm.LayoutThin}, "of free space in one piece on one disk, which the thin pool nodelvm-thin needs"},
 	} {
 		_, err := alloc.Plan(s, fixture.TestCluster, []lvm.Spec{{Name: "a", Class: test.class, Required: lvm.MiB}})
 		if err == nil || lvm.KindOf(err) != lvm.KindInsufficientCapacity || !strings.Contains(err.Error(), test.words) {

@@ -39,7 +39,7 @@ func testDuplicateDisk(t *testing.T, node fixture.TestNode, _ *Disks, r lvm.Read
 	}
 }
 
-// TestDivergedCopies: two devices have one PV, and each got a commit of its own, so that their texts differ at one seqno. The labels
+// TestDivergedCopies: two devices have one PV, and each got another commit, so that their texts differ at one seqno. The labels
 // refuse the group before LVM's report could choose a copy.
 func TestDivergedCopies(t *testing.T) {
 	inEachMode(t, "empty", func(t *testing.T, node fixture.TestNode, _ *Disks, r lvm.Reader) {
