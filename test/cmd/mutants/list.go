@@ -104,7 +104,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a deleted claim is kept", file: "kube/claims.go",
-		old: "		delete(s.own, key)\n		s.mu.Unlock()", new: "		s.mu.Unlock()",
+		old: "		s.disown(key)\n		s.mu.Unlock()", new: "		s.mu.Unlock()",
 		packages: []string{"./kube"},
 	},
 	{
