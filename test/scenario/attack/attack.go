@@ -22,9 +22,9 @@ func Scenarios() []scenario.Scenario {
 	return []scenario.Scenario{attack(forgeries()), attackThenReboot(), attackWithImages(), attackFromForeignVolume(), attackWithToken()}
 }
 
-// Sample returns the attacks that most often find a mistake: two of the forgeries, and the thief.
+// Sample returns the attacks that most often find a mistake: two of the forgeries, another driver's volume, and the thief.
 func Sample() []scenario.Scenario {
-	return []scenario.Scenario{attack([]forgery{tagged, emptied}), attackWithToken()}
+	return []scenario.Scenario{attack([]forgery{tagged, emptied}), attackFromForeignVolume(), attackWithToken()}
 }
 
 func attack(all []forgery) scenario.Scenario {
