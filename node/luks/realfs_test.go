@@ -67,7 +67,7 @@ func (b *bench) grow(r Request, device, dir string) {
 	keyless := r
 	keyless.Keys = Keys{}
 	_, _, err := b.Expand(b.t.Context(), keyless)
-	expectKind(b.t, err, lvm.KindInvalid, "node-expand-secret-name")
+	expectKind(b.t, err, lvm.KindConflict, "node-expand-secret-name")
 	grown, size, err := b.Expand(b.t.Context(), r)
 	if err != nil || grown != device || size != 60*lvm.MiB || b.names() != "resize" {
 		b.t.Fatalf("expansion to %s of %s, %v", size, grown, err)
@@ -158,9 +158,9 @@ func TestRealRefusals(t *testing.T) {
 	b.run("sh", "-c", "echo 12345678 | cryptsetup luksFormat -q --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file=- "+foreign.Device)
 	first := b.volume("first")
 	b.run("sh", "-c", "echo 12345678 | cryptsetup luksFormat -q --type luks1 --pbkdf-force-iterations 1000 --key-file=- "+first.Device)
-	zeroed, erased, other := b.volume("zeroed"), b.volume("erased"), b.volume("other")
+	zeroed, erased, another, other := b.volume("zeroed"), b.volume("erased"), b.volume("another"), b.volume("other")
 	key := Keys{Current: randomKey(t)}
-	for _, v := range []Volume{zeroed, erased, other} {
+	for _, v := range []Volume{zeroed, erased, another, other} {
 		b.stage(request(v, key))
 		if err := b.Unstage(t.Context(), v.Handle); err != nil {
 			t.Fatal(err)
@@ -168,8 +168,7 @@ func TestRealRefusals(t *testing.T) {
 	}
 	b.run("dd", "if=/dev/zero", "of="+zeroed.Device, "bs=1M", "count=8", "conv=fsync", "status=none")
 	b.run("cryptsetup", "luksErase", "-q", erased.Device)
-	b.run("dd", "if="+foreign.Device, "of="+other.Device, "bs=1M", "count=16", "conv=fsync", "status=none")
-	b.run("cryptsetup", "config", "--subsystem", "nodelvm", other.Device)
+	b.run("dd", "if="+another.Device, "of="+other.Device, "bs=1M", "count=16", "conv=fsync", "status=none")
 	b.names()
 	for _, test := range []struct {
 		v    Volume

@@ -143,7 +143,7 @@ func liveEncrypted(t *testing.T, request *csi.CreateVolumeRequest) {
 	if err := o.stage(t, secret); err != nil {
 		t.Errorf("staged again after a restart: %v", err)
 	}
-	if err := o.grow(t, size+32*mebibyte, nil); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "node-expand-secret-name") {
+	if err := o.grow(t, size+32*mebibyte, nil); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "node-expand-secret-name") {
 		t.Errorf("expanded without a Secret: %v", err)
 	}
 	before := totalOf(t, o)

@@ -37,7 +37,7 @@ func TestKill_RealLVM(t *testing.T) {
 		for _, v := range volumes {
 			device, err := d.Activate(t.Context(), v.ID, v.UUID)
 			hosttest.Must(t, err)
-			reallvm.Leaks(t, device) // it can be read
+			reallvm.Leaks(t, device, v) // it can be read
 			hosttest.Must(t, d.Delete(t.Context(), v.ID))
 		}
 		d.WaitWiped(t)

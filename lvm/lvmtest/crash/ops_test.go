@@ -106,7 +106,7 @@ func (c *crash) checkCreated(d *hosttest.Driver) {
 	case "raid create":
 		c.b.CheckLegs(c.t, v, 2)
 	case "raw create":
-		if n := reallvm.Leaks(c.t, device); n > 0 {
+		if n := reallvm.Leaks(c.t, device, v); n > 0 {
 			c.t.Errorf("%d MiB of it are not zero", n)
 		}
 	default:
@@ -240,7 +240,7 @@ func (c *crash) checkExtended(d *hosttest.Driver) {
 	c.checkPattern(device)
 	reallvm.ReadAt(c.t, device, int64(v.Size)-4096, 4096) // the kernel has the new size
 	if c.op.name == "raw extend" {
-		if n := reallvm.Leaks(c.t, device); n != 1 { // the pattern
+		if n := reallvm.Leaks(c.t, device, v); n != 1 { // the pattern
 			c.t.Errorf("%d MiB of it are not zero, want 1", n)
 		}
 	}
@@ -301,7 +301,7 @@ func (c *crash) checkRemoved(d *hosttest.Driver) {
 	v := d.MustCreate(c.t, c.b.Light("curious", c.spec().Required))
 	device, err := d.Activate(context.Background(), v.ID, v.UUID)
 	hosttest.Must(c.t, err)
-	if n := reallvm.Leaks(c.t, device); n > 0 {
+	if n := reallvm.Leaks(c.t, device, v); n > 0 {
 		c.t.Errorf("%d MiB of the deleted volume can be read", n)
 	}
 	hosttest.Must(c.t, d.Delete(context.Background(), v.ID))

@@ -37,7 +37,7 @@ func TestWipe_RealLVM(t *testing.T) {
 		}
 		device, _, err = d.Device(v.ID, v.UUID)
 		hosttest.Must(t, err)
-		if n := reallvm.Leaks(t, device); (n > 0) != want {
+		if n := reallvm.Leaks(t, device, v); (n > 0) != want {
 			t.Errorf("wipe: %s: %d MiB of the old content are readable", wipe, n)
 		}
 		hosttest.Must(t, d.Delete(t.Context(), v.ID))

@@ -87,7 +87,7 @@ func TestRawDataLeak_RealLVM(t *testing.T) {
 			for _, v := range []lvm.Volume{curious, grown} {
 				device, err := d.Activate(t.Context(), v.ID, v.UUID)
 				hosttest.Must(t, err)
-				if n := reallvm.Leaks(t, device); n > 0 {
+				if n := reallvm.Leaks(t, device, v); n > 0 {
 					t.Errorf("%d of %s of the raw block volume %s are not zero, %d MiB hold the secret", n, v.Size, v.Name, secrets(t, device))
 				}
 			}
@@ -157,7 +157,7 @@ func TestRawDataLeakOfEachLayout_RealLVM(t *testing.T) {
 			hosttest.Must(t, err)
 			device, err := d.Activate(t.Context(), v.ID, v.UUID)
 			hosttest.Must(t, err)
-			if n := reallvm.Leaks(t, device); n > 0 {
+			if n := reallvm.Leaks(t, device, v); n > 0 {
 				t.Errorf("%d of %s are not zero", n, v.Size)
 			}
 		})

@@ -214,7 +214,7 @@ func TestDiskLostDuringCreate_RealLVM(t *testing.T) {
 	refused(t, "repeated", create(), lvm.KindInsufficientCapacity, lvm.KindBusy)
 	putBack()
 	v := d.MustCreate(t, spec)
-	if device, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil || v.Size != whole.Largest || reallvm.Leaks(t, device) > 0 {
+	if device, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil || v.Size != whole.Largest || reallvm.Leaks(t, device, v) > 0 {
 		t.Errorf("created %+v, %v", v, err)
 	}
 	hosttest.Must(t, d.Delete(t.Context(), v.ID))

@@ -33,7 +33,7 @@ func TestStartResumesManagedDevices_RealLVM(t *testing.T) {
 		t.Errorf("the unmanaged volume's device is %s", state)
 	}
 	reallvm.Dmsetup(t, "resume", "-u", foreign)
-	reallvm.Leaks(t, device) // it can be read
+	reallvm.Leaks(t, device, v) // it can be read
 }
 
 // TestOriginWithSnapshotIsNotDeleted_RealLVM: the driver does not delete a volume with a snapshot: lvremove would remove the snapshot too.

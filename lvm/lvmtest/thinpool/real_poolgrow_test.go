@@ -64,7 +64,7 @@ func TestExtendThinPools_RealLVM(t *testing.T) {
 	})
 	writeTo(t, d, first, 20*lvm.MiB)
 	hosttest.Must(t, d.ExtendThinPools(t.Context()))
-	if p := pool(); p.Size != 40*lvm.MiB || p.Used != 20*lvm.MiB || p.Grown != 2 {
+	if p := pool(); p.Size != 40*lvm.MiB || p.Used < 20*lvm.MiB || p.Used >= 21*lvm.MiB /* the format mark takes a chunk */ || p.Grown != 2 {
 		t.Errorf("with 20 of 24 MiB written: %+v", p)
 	}
 	second := d.MustCreate(t, spec("second", 120*lvm.MiB))
