@@ -186,7 +186,7 @@ async function interactions() {
     await page.getByRole("status").getByText("1 node of 24").waitFor();
     await search.fill("node-0002");
     print({ change: "silence" });
-    await page.getByText("Last answer shown. the driver in pod nodelvm-node-0002 has not answered").waitFor();
+    await page.getByText("Last answer shown. the driver (pod nodelvm-node-0002) has not answered").waitFor();
   });
   await close(page, "interactions");
 }
