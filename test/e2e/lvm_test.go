@@ -49,7 +49,7 @@ var jobs = []job{
 	onRealLVM("crash", "^TestCrash_", "^TestKill_"),
 	{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node", skip: killedMkfs},
 	onRealLVM("identity", "^TestTenantGroup", "^TestNodeTag"),
-	onRealLVM("diskfailure", "^TestDiskLost", "^TestMissingPV", "^TestUnresponsiveDisk"),
+	onRealLVM("diskfailure", "^TestDiskLost", "^TestMissingPV", "^TestUnresponsiveDisk", "^TestRemovedDiskIsBack_RealLVM$", "^TestRemovedPath_RealLVM$"),
 	{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true, tests: append(imageTests, killedMkfs),
 		gate: append(imageTests, killedMkfs+"/^ext4$", "^TestCorruptFileSystems$", "^TestGrowth$", "^TestTrim$", "^TestCopiesBeside", "^TestOpenDevice")},
 	onRealLVM("thinpool", "Real"),
