@@ -16,7 +16,7 @@ type Standing int
 const (
 	StandsOnDisks   Standing = iota // A disk of the node, or made of disks only.
 	standsOnRemoved                 // Made of devices that were removed since, so its content cannot be read.
-	StandsOnNothing                 // A device-mapper device without a disk below it, so without content.
+	StandsOnNothing                 // A device-mapper device without a disk below it, so without content. Reads may fail or block.
 	StandsOnVolume                  // a volume, or made of one
 	standsUnknown                   // what it is made of is unknown
 )
@@ -122,23 +122,23 @@ func (p Positions) OfVolume(name string) position {
 	return p.all(below, 0)
 }
 
-// all returns the position of a device that is made of several: the worst of theirs. A removed one does not count while another
-// remains.
+// all returns the position of a device that is made of several: the worst of theirs. One without content, removed or on nothing, does not
+// count while another remains.
 func (p Positions) all(below []string, depth int) position {
-	var worst, removed position
+	var worst, empty position
 	remains := false
 	for _, name := range below {
 		switch pos := p.Walk(name, depth+1); {
 		case pos.Standing == StandsOnVolume:
 			return pos
-		case pos.Standing == standsOnRemoved:
-			removed = pos
+		case pos.Standing == standsOnRemoved || pos.Standing == StandsOnNothing:
+			empty = pos
 		case !remains || pos.Standing > worst.Standing:
 			worst, remains = pos, true
 		}
 	}
 	if !remains {
-		return removed
+		return empty
 	}
 	return worst
 }

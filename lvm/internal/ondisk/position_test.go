@@ -142,8 +142,14 @@ func TestPositions(t *testing.T) {
 			s.Attribute(s.T, "rbd0", "device/x", "")
 			fixture.Must(s.T, os.Symlink("../../../bus/rbd", filepath.Join(s.Sys, "class/block/rbd0/device/subsystem")))
 		}},
-		"a mapper of nothing":                {"dm-5", nothing, func(s *stack) { s.Mapper("dm-5", "x") }},
-		"a mapper without a UUID":            {"dm-5", nothing, func(s *stack) { s.Mapper("dm-5", "") }},
+		"a mapper of nothing":             {"dm-5", nothing, func(s *stack) { s.Mapper("dm-5", "x") }},
+		"a mapper without a UUID":         {"dm-5", nothing, func(s *stack) { s.Mapper("dm-5", "") }},
+		"dm-crypt on a mapper of nothing": {"dm-6", nothing, func(s *stack) { s.Mapper("dm-5", "mpath-x"); s.Mapper("dm-6", "CRYPT-x", "dm-5") }},
+		"md on a disk and a mapper of nothing": {"md0", disks, func(s *stack) {
+			s.Mapper("dm-5", "x")
+			s.Virtual("md0", 9, "sda1", "dm-5")
+			s.Attribute(s.T, "dm-5", "holders/md0", "")
+		}},
 		"a loop device on btrfs":             {"loop0", unknown, func(s *stack) { s.loop("loop0", loopStatus{fileSystem: 47}) }},
 		"dm-crypt on a network block device": {"dm-5", unknown, func(s *stack) { s.Virtual("nbd0", 43); s.Mapper("dm-5", "CRYPT-x", "nbd0") }},
 		"a loop device on what is removed":   {"loop0", removed, func(s *stack) { s.loop("loop0", loopStatus{device: unix.Mkdev(253, 99)}) }},

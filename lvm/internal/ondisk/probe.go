@@ -40,10 +40,10 @@ var errUnresponsive = errors.New("it does not answer")
 func (p probe) silent() bool { return errors.Is(p.err, errUnresponsive) }
 
 // lost returns the probe of a device that had a physical volume, and of which it is now unknown what it is made of, or whose
-// disks were all removed: it does not answer. A device that is made of a volume now has another content.
+// disks were all removed: it does not answer. A device that is made of a volume or of nothing now has another content.
 func (p probe) lost(before probe) (probe, bool) {
 	had := before.label != nil && before.Standing == StandsOnDisks
-	if !had || p.Standing == StandsOnDisks || p.Standing == StandsOnVolume {
+	if !had || p.Standing != standsOnRemoved && p.Standing != standsUnknown {
 		return p, false
 	}
 	before.device, before.err = p.device, fmt.Errorf("%w: %s", errUnresponsive, p.Reason)
@@ -70,7 +70,7 @@ type prober struct {
 // five for a disk of an unchanged group, and one more for a new text.
 func (r prober) probe(d BlockDevice, before probe) probe {
 	p := probe{device: d}
-	if p.position = r.unopened(d); p.Standing != StandsOnDisks {
+	if p.position = r.unopened(d); p.Standing != StandsOnDisks && p.Standing != StandsOnNothing {
 		p.err = p.position.err
 		return p
 	}
@@ -80,10 +80,15 @@ func (r prober) probe(d BlockDevice, before probe) probe {
 		return p
 	}
 	defer func() { _ = unix.Close(f.Fd) }()
-	if p.position, p.err = r.opened(d, f); p.err != nil || p.Standing != StandsOnDisks {
-		return p
+	p.position, p.err = r.opened(d, f)
+	switch {
+	case p.err != nil:
+	case p.Standing == StandsOnDisks:
+		return r.content(p, f, before)
+	case p.Standing == StandsOnNothing:
+		_, p.err = f.read(span{0, headSize}) // fails if the disks below it failed or were removed, such as all paths of a multipath device
 	}
-	return r.content(p, f, before)
+	return p
 }
 
 // content reads the label and the metadata of an open device whose position permits.
