@@ -81,7 +81,7 @@ func TestPlacement(t *testing.T) {
 // TestNodeReboot shuts down a node with volumes of every layout, and boots it.
 func TestNodeReboot(t *testing.T) { play(t, restart.NodeReboot()) }
 
-// TestPlantedFaults plants twelve faults; a command of the kubectl plugin explains each within a minute.
+// TestPlantedFaults plants thirteen faults; a command of the kubectl plugin explains each within a minute.
 func TestPlantedFaults(t *testing.T) { play(t, faults.Scenarios()) }
 
 // TestEncryption runs databases on encrypted volumes, with copies, with new, lost and wrong keys, and with a reboot.

@@ -33,7 +33,7 @@ type diskLossFixture struct {
 func newDiskLossFixture(t *testing.T) diskLossFixture {
 	b := diskLossFixture{Fixture: reallvm.NewFixture(t)}
 	b.Group = vanishGroup
-	argv := []string{"vgcreate", "-y", "-s", "4m", vanishGroup}
+	argv := []string{"vgcreate", "-y", "-s", "4m", "--setautoactivation", "n", vanishGroup} // else udev activates volumes when a disk is back
 	for i, size := range []int{96, 64} {
 		name := fmt.Sprint("vanish", i)
 		loop := reallvm.MakeDisk(t, name, size+1) // the disk begins after its first MiB, so that LVM cannot find it there

@@ -23,6 +23,9 @@ type fault struct {
 // doctor is the command that finds most faults.
 const doctor = scenario.DoctorCommand
 
+// listEvents prints each event with its object.
+const listEvents = `kubectl get events -A -o jsonpath='{range .items[*]}{.reason} on {.involvedObject.name}: {.message}{"\n"}{end}'`
+
 // explainedWithin is how long a user waits for the explanation, from the fault on.
 const explainedWithin = time.Minute
 
@@ -90,6 +93,9 @@ var planted = []fault{
 		[]string{"no node can have the volume", "the claim requests 500 GiB", "request at most"}},
 	{"an admin fills a thin pool", fillPool, emptyPool, doctor, []string{"ThinPool", "vgextend"}},
 	{"a disk with a volume dies", loseVolume, findVolume, doctor, []string{"physical volume", "Affected volumes: VolumeDataMissing: ", "demo/lost"}},
+	{"a disk that is a whole volume group dies", loseGroup, findGroup, doctor + "; kubectl nodelvm nodes; " + listEvents,
+		[]string{"Affected volumes: VolumeDataMissing: claim demo/lone", "PhysicalVolumeMissing,VolumeDataMissing,lost",
+			"PhysicalVolumeMissing on " + faultNode + ": volume group vg-lone is not on this node", "VolumeDataMissing on lone: its volume group vg-lone is not on its node"}},
 	{"a file system is full", fillFileSystem, removePods, doctor, []string{"(claim demo/full)", "FileSystemFull: ", "kubectl patch pvc full -n demo"}},
 	{"a declared disk is not blank", declareDisk, withdrawDisk, doctor, []string{"vg-declared", faultDisk, "ext4"}},
 	{"the kubelet has another root directory", moveKubelet, scenario.RestoreDriver, doctor, []string{"kubelet's root directory", "kubeletDir"}},
