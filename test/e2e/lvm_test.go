@@ -47,7 +47,7 @@ var jobs = []job{
 		gate: []string{"^TestRealLifecycle$", "^TestRealRefusals$", "^TestRealFormatStoppedAtEachStep$"}},
 	{name: "encryption", dir: "../..", tag: "realfs", pkg: "./node/luks", long: true, tests: encryptionTests}, // the node's cryptsetup; the driver runs the image's
 	onRealLVM("crash", "^TestCrash_", "^TestKill_"),
-	{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node", skip: killedMkfs},
+	{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node", skip: killedMkfs + "|^TestDocumentedKeys$|^TestKeyThatIsNotText$"}, // these read a page
 	onRealLVM("identity", "^TestTenantGroup", "^TestNodeTag"),
 	onRealLVM("diskfailure", "^TestDiskLost", "^TestMissingPV", "^TestUnresponsiveDisk", "^TestRemovedDiskIsBack_RealLVM$", "^TestRemovedPath_RealLVM$"),
 	{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true, tests: append(imageTests, killedMkfs),

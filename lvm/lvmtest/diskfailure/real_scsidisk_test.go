@@ -21,7 +21,7 @@ type scsiDisk struct {
 	pulled bool
 }
 
-// newSCSIDisks creates two disks of 96 MiB, each on a host of its own. With one store they are two paths to one disk.
+// newSCSIDisks creates two disks of 96 MiB, each on its own host. With one store they are two paths to one disk.
 func newSCSIDisks(t *testing.T, oneStore bool) []*scsiDisk {
 	t.Helper()
 	stores := "per_host_store=1"
