@@ -96,4 +96,4 @@ lab: ## Steer the lab: make lab ARGS="up", "status", "kubectl get pods -A", "exe
 
 .PHONY: fmt
 fmt: ## Format all Go code
-	gofmt -w api cmd controller deploy docs kube lvm node pending statuspage test
+	gofmt -w api cmd controller deploy docs kube lvm node pending report test

@@ -3,5 +3,5 @@
 // from here. Package api imports nothing.
 //
 // The other facts that several packages share are in lvm (names, handles, layouts and states of volumes, conditions) and in
-// statuspage (the document that a node's driver publishes).
+// report (the document that a node's driver publishes).
 package api

@@ -17,7 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // auditSoon is the interval of audits while a volume is missing.
@@ -30,8 +30,8 @@ const auditPause = 200 * time.Millisecond
 type audit struct {
 	search   OrphanSearch
 	every    time.Duration
-	reported map[statuspage.Reason]string // the volumes in the last event of each kind
-	lost     bool                         // the last audit found claims whose volume is not on this node: the next one follows after auditSoon
+	reported map[report.Reason]string // the volumes in the last event of each kind
+	lost     bool                     // the last audit found claims whose volume is not on this node: the next one follows after auditSoon
 
 	mu      sync.Mutex
 	orphans []Orphan
@@ -43,7 +43,7 @@ func newAudit(cfg Config) audit {
 	every := cmp.Or(cfg.AuditEvery, time.Hour)
 	return audit{
 		search: OrphanSearch{Client: cfg.Client, Holdings: cfg.Holdings, Pause: min(auditPause, every/100)},
-		every:  every, reported: map[statuspage.Reason]string{},
+		every:  every, reported: map[report.Reason]string{},
 	}
 }
 
@@ -55,10 +55,10 @@ func (a *Agent) Orphans() []Orphan {
 }
 
 // Comparison returns the result of the last audit for the status document.
-func (a *Agent) Comparison() *statuspage.Comparison {
+func (a *Agent) Comparison() *report.Comparison {
 	a.audit.mu.Lock()
 	defer a.audit.mu.Unlock()
-	c := &statuspage.Comparison{Time: a.audit.ended, Unreferenced: Published(a.audit.orphans)}
+	c := &report.Comparison{Time: a.audit.ended, Unreferenced: Published(a.audit.orphans)}
 	if a.audit.failed != nil {
 		c.Error = a.audit.failed.Error()
 	}
@@ -192,7 +192,7 @@ func (a *Agent) reportMissing(ctx context.Context, key string, own ownClaim, pv 
 
 // reportOrphans writes an event on the node for each kind of orphan whose list has changed.
 func (a *Agent) reportOrphans(ctx context.Context, orphans []Orphan) error {
-	for _, kind := range statuspage.Reasons {
+	for _, kind := range report.Reasons {
 		var size lvm.Bytes
 		names := map[string]bool{}
 		for _, o := range orphans {
@@ -210,11 +210,11 @@ func (a *Agent) reportOrphans(ctx context.Context, orphans []Orphan) error {
 		what := fmt.Sprintf("%s (%d, %s in total). The driver does not remove them: nodelvm orphans lists them, nodelvm adopt "+
 			"prints the objects to use one again, lvremove frees its space and zeroes nothing", cut(list), len(names), size)
 		switch kind {
-		case statuspage.ReasonUnreferenced:
+		case report.ReasonUnreferenced:
 			n.Reason, n.Message = api.ReasonUnreferencedVolumes, "no object of this cluster refers to "+what
-		case statuspage.ReasonAbandoned:
+		case report.ReasonAbandoned:
 			n.Reason, n.Message = api.ReasonAbandonedVolumes, "the driver keeps volumes whose claims no longer use them: "+what
-		case statuspage.ReasonOtherCluster:
+		case report.ReasonOtherCluster:
 			n.Reason, n.Message = api.ReasonOtherClusterVolumes, "another cluster created "+what
 		}
 		a.log.WarnContext(ctx, n.Message, "reason", n.Reason)

@@ -17,7 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // TestUnreadableVolumeIsNotReportedMissing: the event that advises deleting a claim is not written for an unreadable volume.
@@ -154,12 +154,12 @@ func TestComparisonOfTheLastAudit(t *testing.T) {
 		t.Errorf("before the first audit: %+v", c)
 	}
 	id := lvm.ID{VG: "u", LV: "pvc-1"}
-	a.audit.keep([]Orphan{{ManagedVolume: lvm.ManagedVolume{Volume: lvm.Volume{ID: id, Group: "vg", Claim: "shop/data"}}, Reason: statuspage.ReasonAbandoned, Why: "released"}}, nil)
+	a.audit.keep([]Orphan{{ManagedVolume: lvm.ManagedVolume{Volume: lvm.Volume{ID: id, Group: "vg", Claim: "shop/data"}}, Reason: report.ReasonAbandoned, Why: "released"}}, nil)
 	first := a.Comparison()
 	a.audit.keep(nil, context.DeadlineExceeded)
 	second := a.Comparison()
 	if u := second.Unreferenced; first.Error != "" || first.Time.IsZero() || !second.Time.Equal(first.Time) || !strings.Contains(second.Error, "deadline") ||
-		len(u) != 1 || u[0].Handle != "u/pvc-1" || u[0].FormerClaim != "shop/data" || u[0].Reason != statuspage.ReasonAbandoned {
+		len(u) != 1 || u[0].Handle != "u/pvc-1" || u[0].FormerClaim != "shop/data" || u[0].Reason != report.ReasonAbandoned {
 		t.Errorf("first %+v, then %+v", first, second)
 	}
 }

@@ -13,21 +13,21 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // Orphan is a managed volume or snapshot on this node without an object in this cluster. The driver never removes it.
 type Orphan struct {
 	lvm.ManagedVolume
-	Reason statuspage.Reason
+	Reason report.Reason
 	Why    string // short text for admins
 }
 
 // Published returns the orphans in the form of the status document.
-func Published(orphans []Orphan) []statuspage.Unreferenced {
-	list := []statuspage.Unreferenced{}
+func Published(orphans []Orphan) []report.Unreferenced {
+	list := []report.Unreferenced{}
 	for _, o := range orphans {
-		list = append(list, statuspage.Unreferenced{
+		list = append(list, report.Unreferenced{
 			Reason: o.Reason, Group: o.Group, LV: o.ID.LV, Handle: o.ID.String(), Name: o.Name, Size: o.Size, Snapshot: o.Snapshot,
 			FormerClaim: o.Claim, Cluster: o.Cluster, Text: o.Why,
 		})
@@ -69,9 +69,9 @@ func (s *OrphanSearch) Find(ctx context.Context) (orphans []Orphan, pvs []*corev
 		case err != nil:
 			return nil, nil, err
 		case abandoned:
-			orphans = append(orphans, Orphan{o, statuspage.ReasonAbandoned, "its claim was released, and its PersistentVolume is retained"})
+			orphans = append(orphans, Orphan{o, report.ReasonAbandoned, "its claim was released, and its PersistentVolume is retained"})
 		case o.Foreign:
-			orphans = append(orphans, Orphan{o, statuspage.ReasonOtherCluster, fmt.Sprintf("created by the cluster %q", o.Cluster)})
+			orphans = append(orphans, Orphan{o, report.ReasonOtherCluster, fmt.Sprintf("created by the cluster %q", o.Cluster)})
 		case !there:
 			suspects = append(suspects, o)
 		}
@@ -187,13 +187,13 @@ func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Manage
 
 // classify determines what happened to the claim of a volume without a PersistentVolume. A volume whose claim still waits
 // for it is being created and is no orphan.
-func (s *OrphanSearch) classify(ctx context.Context, o lvm.ManagedVolume) (kind statuspage.Reason, why string, err error) {
+func (s *OrphanSearch) classify(ctx context.Context, o lvm.ManagedVolume) (kind report.Reason, why string, err error) {
 	if o.Snapshot {
-		return statuspage.ReasonUnreferenced, "no VolumeSnapshotContent refers to it", nil
+		return report.ReasonUnreferenced, "no VolumeSnapshotContent refers to it", nil
 	}
 	namespace, name := kubeclient.ClaimKey(o.Claim)
 	if name == "" {
-		return statuspage.ReasonUnreferenced, "no PersistentVolume refers to it", nil
+		return report.ReasonUnreferenced, "no PersistentVolume refers to it", nil
 	}
 	claim, err := s.Client.Claim(ctx, namespace, name)
 	switch {
@@ -202,10 +202,10 @@ func (s *OrphanSearch) classify(ctx context.Context, o lvm.ManagedVolume) (kind 
 	case claim != nil && claim.Spec.VolumeName == "" && api.PrefixVolume+string(claim.UID) == o.Name:
 		return "", "", nil
 	case claim != nil && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != o.Name:
-		return statuspage.ReasonAbandoned, fmt.Sprintf("its claim now uses the volume %s", claim.Spec.VolumeName), nil
+		return report.ReasonAbandoned, fmt.Sprintf("its claim now uses the volume %s", claim.Spec.VolumeName), nil
 	}
 	if _, there, err := s.lookUp(ctx, o); err != nil || there { // the object was created since the first search
 		return "", "", err
 	}
-	return statuspage.ReasonUnreferenced, "no PersistentVolume refers to it", nil
+	return report.ReasonUnreferenced, "no PersistentVolume refers to it", nil
 }

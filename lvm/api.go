@@ -4,20 +4,13 @@ import (
 	"regexp"
 	"strings"
 	"time"
-
-	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// Bytes is a size in bytes.
-type Bytes = inventory.Bytes
+// VGName is the name of a volume group. Two groups on one node can have the same name, and an admin can change it.
+type VGName string
 
-// VGName is the name of a volume group, VGUUID its UUID.
-type (
-	VGName = inventory.VGName
-
-	UnacceptedPV = inventory.UnacceptedPV
-	VGUUID       = inventory.VGUUID
-)
+// VGUUID is the UUID of a volume group in LVM's notation: 6-4-4-4-4-4-6 characters.
+type VGUUID string
 
 // Units for messages and defaults.
 const (

@@ -46,6 +46,16 @@ type AcceptedPV struct {
 	Reason   string // why it is accepted
 }
 
+// UnacceptedPV is a physical volume that the node's record of accepted ones does not name, and that is no volume of a pod. The driver
+// ignores it: another storage driver's user may have written it.
+type UnacceptedPV struct {
+	Device   string    `json:"device"` // path
+	PV       string    `json:"pvUUID"`
+	Identity string    `json:"identity"` // of the device's hardware
+	Reason   string    `json:"reason"`   // a clause: why it is not accepted
+	Since    time.Time `json:"since"`    // when the driver first ignored it
+}
+
 // Command is one finished LVM process.
 type Command struct {
 	Name     string   // "lvcreate"

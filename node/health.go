@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // Health returns conditions of this cluster's volumes: mounted file systems that are nearly full, or read-only after errors;
@@ -54,7 +54,7 @@ const (
 )
 
 // fullFileSystems returns the file systems with little space or few inodes left. One that does not answer has no condition.
-func fullFileSystems(volumes []lvm.Volume, usage map[lvm.ID]inventory.FileSystem) []lvm.Condition {
+func fullFileSystems(volumes []lvm.Volume, usage map[lvm.ID]report.FileSystem) []lvm.Condition {
 	var found []lvm.Condition
 	for _, v := range volumes {
 		f, mounted := usage[v.ID]
@@ -74,7 +74,7 @@ func fullFileSystems(volumes []lvm.Volume, usage map[lvm.ID]inventory.FileSystem
 }
 
 // spaceCondition returns the condition of a file system's space; "": none.
-func spaceCondition(f inventory.FileSystem) lvm.ConditionType {
+func spaceCondition(f report.FileSystem) lvm.ConditionType {
 	switch {
 	case isBelow(int64(f.Available), int64(f.Size), fullPercent):
 		return lvm.ConditionFileSystemFull

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // usageTimeout limits the answers of all file systems of the node together. statfs(2) reads memory, but it can wait for a lock
@@ -18,7 +18,7 @@ const usageTimeout = 2 * time.Second
 
 // FileSystems returns the usage of the mounted file systems of this cluster's volumes. It starts no process. A file system that
 // does not answer in time has an error, and delays no other.
-func (s *Server) FileSystems(ctx context.Context) (map[lvm.ID]inventory.FileSystem, error) {
+func (s *Server) FileSystems(ctx context.Context) (map[lvm.ID]report.FileSystem, error) {
 	volumes, err := s.devices.List(ctx)
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (s *Server) FileSystems(ctx context.Context) (map[lvm.ID]inventory.FileSyst
 	return s.fileSystemsOf(ctx, volumes)
 }
 
-func (s *Server) fileSystemsOf(ctx context.Context, volumes []lvm.Volume) (map[lvm.ID]inventory.FileSystem, error) {
+func (s *Server) fileSystemsOf(ctx context.Context, volumes []lvm.Volume) (map[lvm.ID]report.FileSystem, error) {
 	mounted, err := s.fs.MountedFileSystems()
 	if err != nil || len(mounted) == 0 {
 		return nil, err
@@ -39,7 +39,7 @@ func (s *Server) fileSystemsOf(ctx context.Context, volumes []lvm.Volume) (map[l
 			reads[v.ID] = s.usage.start(v.ID, mounts, s.fs.UsageOf)
 		}
 	}
-	all := make(map[lvm.ID]inventory.FileSystem, len(reads))
+	all := make(map[lvm.ID]report.FileSystem, len(reads))
 	for id, read := range reads {
 		if entry, mounted := read.await(ctx); mounted {
 			all[id] = entry
@@ -110,7 +110,7 @@ func firstUsage(mounts []MountedFileSystem, read func(MountedFileSystem) (Usage,
 }
 
 // await returns the result; mounted is false if the file system was unmounted before the read.
-func (r *usageRead) await(ctx context.Context) (f inventory.FileSystem, mounted bool) {
+func (r *usageRead) await(ctx context.Context) (f report.FileSystem, mounted bool) {
 	f.Type = r.fsType
 	select {
 	case <-r.done:

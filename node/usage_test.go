@@ -11,15 +11,15 @@ import (
 	"testing/synctest"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 func TestFileSystems(t *testing.T) {
-	full := inventory.FileSystem{Type: "ext4", Size: 100, Used: 60, Available: 30, Inodes: 10, InodesUsed: 4, InodesFree: 6}
+	full := report.FileSystem{Type: "ext4", Size: 100, Used: 60, Available: 30, Inodes: 10, InodesUsed: 4, InodesFree: 6}
 	broken := errors.New("input/output error")
 	for name, test := range map[string]struct {
 		change func(*fake)
-		want   *inventory.FileSystem // nil: none
+		want   *report.FileSystem // nil: none
 	}{
 		"mounted":     {func(*fake) {}, &full},
 		"not mounted": {func(f *fake) { clear(f.mounts) }, nil},
@@ -46,7 +46,7 @@ func TestFileSystems(t *testing.T) {
 		}, &full},
 		"unreadable": {func(f *fake) {
 			f.usage = func(MountedFileSystem) (Usage, error) { return Usage{}, broken }
-		}, &inventory.FileSystem{Type: "ext4", Error: broken.Error()}},
+		}, &report.FileSystem{Type: "ext4", Error: broken.Error()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake()

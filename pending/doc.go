@@ -1,6 +1,6 @@
 // Package pending decides why a claim has no volume yet, and why a pod does not start whose claims have theirs. It reads nothing
 // itself: Explain and ExplainPod are functions of objects of the API, of their events, and of what each node's driver reports
-// (package statuspage).
+// (package report).
 //
 //	claim, class, pods, nodes, status pages -> Explain -> causes of the claim, obstacles on each node
 //

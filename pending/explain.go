@@ -10,7 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // Explain says why the claim has no volume: causes first that no node can change, then each node.
@@ -178,7 +178,7 @@ func schedulerCause(f Facts, node string) Cause {
 
 // help says what would help most: on the node whose disks alone are the obstacle; without one, on the node with the fewest obstacles.
 func help(f Facts, nodes []NodeAnswer) string {
-	best, most := 0, inventory.Bytes(-1)
+	best, most := 0, lvm.Bytes(-1)
 	for i, n := range nodes {
 		node := nodeNamed(f, n.Node)
 		if n.Largest != nil && room(f, *node) > most && len(schedulingObstacles(f, &node.Node)) == 0 {

@@ -11,10 +11,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
-const gib = inventory.Bytes(1 << 30)
+const gib = lvm.Bytes(1 << 30)
 
 // twoNodes is a claim of 6 GiB with its pod, and two nodes with 10 and 8 GiB.
 func twoNodes() Facts {
@@ -28,11 +29,11 @@ func twoNodes() Facts {
 	f.Claim.Annotations = map[string]string{}
 	f.Claim.Status.Phase = corev1.ClaimPending
 	f.Claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("6Gi")}
-	for name, size := range map[string]inventory.Bytes{"node-1": 10 * gib, "node-2": 8 * gib} {
+	for name, size := range map[string]lvm.Bytes{"node-1": 10 * gib, "node-2": 8 * gib} {
 		f.Nodes = append(f.Nodes, Node{
 			Node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.TopologyKey: name, "disks": name}},
 				Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}},
-			Offers: []inventory.Offer{{Group: "vg-data", Available: size, Largest: size}},
+			Offers: []report.Offer{{Group: "vg-data", Available: size, Largest: size}},
 		})
 	}
 	return f
@@ -122,7 +123,7 @@ func TestCauses(t *testing.T) {
 			eachNode(f, func(n *Node) { n.Offers = nil })
 		}, []string{`it has no volume group with the LVM tag "fast"`}},
 		"obstacle of a group": {func(f *Facts) {
-			eachNode(f, func(n *Node) { n.Offers[0] = inventory.Offer{Group: "vg-data", Obstacle: "a disk is missing"} })
+			eachNode(f, func(n *Node) { n.Offers[0] = report.Offer{Group: "vg-data", Obstacle: "a disk is missing"} })
 		}, []string{"volume group vg-data: a disk is missing", "fix: resolve what keeps volume group vg-data of node-1 from use\n"}},
 		"wiping": {func(f *Facts) {
 			eachNode(f, func(n *Node) { n.Offers[0].Largest, n.Offers[0].Available, n.Wiping = gib, gib, 5*gib })

@@ -6,7 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // Facts are what Explain needs to know.
@@ -29,7 +30,7 @@ type Facts struct {
 // Waiting is a claim that waits for a volume of this driver.
 type Waiting struct {
 	Name, Class string
-	Size        inventory.Bytes
+	Size        lvm.Bytes
 }
 
 // Source is the snapshot or claim that a claim copies.
@@ -43,16 +44,16 @@ type Source struct {
 // Node is a node of the cluster, with what its driver reports about the class.
 type Node struct {
 	Node    corev1.Node
-	Silent  string            // Why the node can have no volume of the driver; "": it can.
-	Unknown string            // Why the driver's report lacks the capacity for the class; "": it has it.
-	Refused string            // Why the driver refuses the class' parameters; "": it accepts them.
-	Offers  []inventory.Offer // Of the volume groups that the class selects.
-	Wiping  inventory.Bytes   // Of deleted volumes; free after the driver zeroes them.
+	Silent  string         // Why the node can have no volume of the driver; "": it can.
+	Unknown string         // Why the driver's report lacks the capacity for the class; "": it has it.
+	Refused string         // Why the driver refuses the class' parameters; "": it accepts them.
+	Offers  []report.Offer // Of the volume groups that the class selects.
+	Wiping  lvm.Bytes      // Of deleted volumes; free after the driver zeroes them.
 
-	Pod         string                               // Of the driver; "": unknown.
-	Provisioner string                               // Why csi-provisioner in it does not run; "": it does, or that is unknown.
-	Free        map[inventory.VGName]inventory.Bytes // Unallocated extents, by volume group.
-	OnlyGroup   map[string]inventory.VGName          // By a class of Facts.Waiting whose layout is not thin: its volume group, if it has one here.
+	Pod         string                   // Of the driver; "": unknown.
+	Provisioner string                   // Why csi-provisioner in it does not run; "": it does, or that is unknown.
+	Free        map[lvm.VGName]lvm.Bytes // Unallocated extents, by volume group.
+	OnlyGroup   map[string]lvm.VGName    // By a class of Facts.Waiting whose layout is not thin: its volume group, if it has one here.
 }
 
 // Answer says why a claim has no volume, or why a pod does not start whose claims have theirs.
@@ -75,10 +76,10 @@ type Cause struct {
 
 // NodeAnswer says why the volume cannot be on a node.
 type NodeAnswer struct {
-	Node      string           `json:"node"`
-	Largest   *inventory.Bytes `json:"maximumVolumeSize,omitempty"` // of the class; nil: unknown
-	Obstacles []string         `json:"obstacles"`                   // none: the volume can be there
-	Unknown   bool             `json:"unknown,omitempty"`           // an obstacle is that the node's report lacks the capacity
+	Node      string     `json:"node"`
+	Largest   *lvm.Bytes `json:"maximumVolumeSize,omitempty"` // of the class; nil: unknown
+	Obstacles []string   `json:"obstacles"`                   // none: the volume can be there
+	Unknown   bool       `json:"unknown,omitempty"`           // an obstacle is that the node's report lacks the capacity
 
 	fixes []string // what removes the obstacles
 }

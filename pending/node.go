@@ -15,7 +15,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // obstacle is what keeps a claim's volume from a node, and what removes it.
@@ -132,7 +133,7 @@ func isAllowed(terms []corev1.TopologySelectorTerm, of labels.Set) bool {
 	})
 }
 
-func largestOf(offers []inventory.Offer) (largest inventory.Bytes) {
+func largestOf(offers []report.Offer) (largest lvm.Bytes) {
 	for _, offer := range offers {
 		largest = max(largest, offer.Largest)
 	}
@@ -140,7 +141,7 @@ func largestOf(offers []inventory.Offer) (largest inventory.Bytes) {
 }
 
 // capacityObstacles say why no volume group of the node has capacity for the claim, or for it and the pods' other waiting claims.
-func capacityObstacles(f Facts, n Node, largest inventory.Bytes) (found []obstacle) {
+func capacityObstacles(f Facts, n Node, largest lvm.Bytes) (found []obstacle) {
 	size, name := requestOf(f.Claim), n.Node.Name
 	if len(n.Offers) == 0 {
 		return []obstacle{{"it has no " + groupOf(f.Class), fmt.Sprintf("add disks or a %s to %s", groupOf(f.Class), name)}}
@@ -192,6 +193,6 @@ func cutTag(name string) (string, bool) {
 	return name, false
 }
 
-func requestOf(claim corev1.PersistentVolumeClaim) inventory.Bytes {
-	return inventory.Bytes(claim.Spec.Resources.Requests.Storage().Value())
+func requestOf(claim corev1.PersistentVolumeClaim) lvm.Bytes {
+	return lvm.Bytes(claim.Spec.Resources.Requests.Storage().Value())
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // All volumes of a pod are on one node, so its waiting claims must fit there together. Whether they do depends on the extents that
@@ -40,7 +40,7 @@ func togetherObstacle(f Facts, n Node) string {
 }
 
 // room returns the largest volume that the claim can get on the node beside those of the pods' other waiting claims, at most.
-func room(f Facts, n Node) inventory.Bytes {
+func room(f Facts, n Node) lvm.Bytes {
 	others := sum(ofClass(f.Waiting, classOf(f.Claim)))
 	return max(0, min(largestOf(n.Offers), availableOf(n.Offers)-others))
 }
@@ -54,7 +54,7 @@ func ofClass(waiting []Waiting, class string) (list []Waiting) {
 	return list
 }
 
-func sum(claims []Waiting) (total inventory.Bytes) {
+func sum(claims []Waiting) (total lvm.Bytes) {
 	for _, w := range claims {
 		total += w.Size
 	}
@@ -71,7 +71,7 @@ func needOf(claims []Waiting) string {
 	return fmt.Sprintf("the pod's claims %s request %s together", strings.Join(names, ", "), sum(claims))
 }
 
-func availableOf(offers []inventory.Offer) (total inventory.Bytes) {
+func availableOf(offers []report.Offer) (total lvm.Bytes) {
 	for _, offer := range offers {
 		total += offer.Available
 	}
@@ -79,7 +79,7 @@ func availableOf(offers []inventory.Offer) (total inventory.Bytes) {
 }
 
 // onlyGroup returns the volume group of the offers; "": there is none, or more than one.
-func onlyGroup(offers []inventory.Offer) inventory.VGName {
+func onlyGroup(offers []report.Offer) lvm.VGName {
 	if len(offers) != 1 {
 		return ""
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // TestWaitingClaimsOfAPod: the waiting claims of a pod need one node together. The claim of these facts requests 6 GiB; the nodes have 10
@@ -25,13 +25,13 @@ func TestWaitingClaimsOfAPod(t *testing.T) {
 		"other class in the same group": {func(f *Facts) {
 			f.Waiting = []Waiting{{"wal", "mirrored", 5 * gib}}
 			eachNode(f, func(n *Node) {
-				n.OnlyGroup, n.Free = map[string]inventory.VGName{"mirrored": "vg-data"}, map[inventory.VGName]inventory.Bytes{"vg-data": 10 * gib}
+				n.OnlyGroup, n.Free = map[string]lvm.VGName{"mirrored": "vg-data"}, map[lvm.VGName]lvm.Bytes{"vg-data": 10 * gib}
 			})
 		}, "the pod's claims data, wal request 11 GiB together, and volume group vg-data has 10 GiB free"},
 		"other class in another group": {func(f *Facts) {
 			f.Waiting = []Waiting{{"wal", "mirrored", 5 * gib}}
 			eachNode(f, func(n *Node) {
-				n.OnlyGroup, n.Free = map[string]inventory.VGName{"mirrored": "vg-wal"}, map[inventory.VGName]inventory.Bytes{"vg-data": 10 * gib}
+				n.OnlyGroup, n.Free = map[string]lvm.VGName{"mirrored": "vg-wal"}, map[lvm.VGName]lvm.Bytes{"vg-data": 10 * gib}
 			})
 		}, "node-1 has capacity for each waiting claim"},
 		"the selected node has reserved capacity": {func(f *Facts) {

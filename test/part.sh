@@ -110,7 +110,7 @@ vet() {
 # pages holds prose to the vocabulary. It renders the diagrams and opens the dashboard if these have changed.
 pages() {
 	need_vale && run_prose || return
-	passed_before '*.md' docs .vale.ini go.mod test/prose test/diagrams test/dashboard test/go.mod api cmd/kubectl-nodelvm lvm statuspage || { rendered && record_pass; }
+	passed_before '*.md' docs .vale.ini go.mod test/prose test/diagrams test/dashboard test/go.mod api cmd/kubectl-nodelvm lvm report || { rendered && record_pass; }
 }
 
 full-pages() { need_vale && run_prose && rendered; }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // absence is why a node's complete report lacks a volume.
@@ -30,14 +30,14 @@ const (
 // absenceOf says which part of the handle is absent: the group, the logical volume, or the driver's tags.
 func absenceOf(pv *corev1.PersistentVolume, a answer) absence {
 	group, lv, _ := strings.Cut(pv.Spec.CSI.VolumeHandle, "/")
-	i := slices.IndexFunc(a.page.Groups, func(g inventory.Group) bool { return string(g.UUID) == group })
+	i := slices.IndexFunc(a.page.Groups, func(g report.Group) bool { return string(g.UUID) == group })
 	if i < 0 {
 		name := cmp.Or(pv.Spec.CSI.VolumeAttributes[api.AttributeVolumeGroup], group)
 		return absence{status: statusLost, what: fmt.Sprintf("its volume group %s is not on the disks of %s", name, a.node),
 			fix: "bring the disks back; if they are lost, the data is in a backup, if there is one: see docs/howto/lost-nodes.md"}
 	}
 	g := a.page.Groups[i]
-	renamed := slices.IndexFunc(a.page.Volumes, func(v inventory.Volume) bool {
+	renamed := slices.IndexFunc(a.page.Volumes, func(v report.Volume) bool {
 		return v.UUID != "" && v.UUID == pv.Spec.CSI.VolumeAttributes[api.AttributeUUID] && strings.HasPrefix(v.ID, group+"/")
 	})
 	switch where := string(g.Name) + "/" + lv; {
@@ -57,22 +57,22 @@ func absenceOf(pv *corev1.PersistentVolume, a answer) absence {
 // handle; ok is false for all others. The driver refuses each request for it.
 func renamedOf(pv *corev1.PersistentVolume, a answer) (is absence, ok bool) {
 	_, lv, _ := strings.Cut(pv.Spec.CSI.VolumeHandle, "/")
-	i := slices.IndexFunc(a.page.Volumes, func(v inventory.Volume) bool { return v.ID == pv.Spec.CSI.VolumeHandle })
+	i := slices.IndexFunc(a.page.Volumes, func(v report.Volume) bool { return v.ID == pv.Spec.CSI.VolumeHandle })
 	if i < 0 || a.page.Volumes[i].LV == lv {
 		return absence{}, false
 	}
 	return renamedTo(a.page.Volumes[i], lv, a.node), true
 }
 
-func renamedTo(v inventory.Volume, lv, node string) absence {
+func renamedTo(v report.Volume, lv, node string) absence {
 	return absence{status: statusRenamed, what: fmt.Sprintf("its logical volume %s/%s on %s was renamed to %s: the driver refuses all requests for it", v.Group, lv, node, v.LV),
 		fix: fmt.Sprintf("on %s: lvrename %s %s %s", node, printable.ShellWord(string(v.Group)), printable.ShellWord(v.LV), printable.ShellWord(lv))}
 }
 
 // hasExtents reports whether a logical volume of that name has extents of the group. Thin volumes have none: their pool has them.
-func hasExtents(g inventory.Group, lv string) bool {
-	return slices.ContainsFunc(g.PVs, func(pv inventory.PV) bool {
-		return slices.ContainsFunc(pv.Allocated, func(r inventory.ExtentRange) bool { return cmp.Or(r.Owner, r.LV) == lv })
+func hasExtents(g report.Group, lv string) bool {
+	return slices.ContainsFunc(g.PVs, func(pv report.PV) bool {
+		return slices.ContainsFunc(pv.Allocated, func(r report.ExtentRange) bool { return cmp.Or(r.Owner, r.LV) == lv })
 	})
 }
 

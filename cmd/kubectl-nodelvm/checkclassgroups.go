@@ -12,8 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // obstacle is why a group of a node cannot serve classes.
@@ -93,7 +92,7 @@ func (f *facts) addObstacles(class storagev1.StorageClass, obstacles map[obstacl
 		nodes++
 		offers += len(c.Offers)
 		explained = explained || c.Error != "" ||
-			hasCondition(a.page, lvm.ConditionVolumeGroupSetupFailed, inventory.VGName(class.Parameters[api.ParameterVolumeGroup]))
+			hasCondition(a.page, lvm.ConditionVolumeGroupSetupFailed, lvm.VGName(class.Parameters[api.ParameterVolumeGroup]))
 		for _, offer := range c.Offers {
 			if offer.Obstacle != "" && !reportedElsewhere(a.page, offer, class.Parameters) {
 				key := obstacle{a.node, offer.Obstacle}
@@ -108,7 +107,7 @@ func (f *facts) addObstacles(class storagev1.StorageClass, obstacles map[obstacl
 }
 
 // reportedElsewhere reports whether checkGroups, checkPools or checkConditions reports an obstacle.
-func reportedElsewhere(page statuspage.Page, offer inventory.Offer, parameters map[string]string) bool {
+func reportedElsewhere(page report.Node, offer report.Offer, parameters map[string]string) bool {
 	pool := poolOf(parameters)
 	for _, g := range page.Groups {
 		if g.Name != offer.Group {
@@ -117,9 +116,9 @@ func reportedElsewhere(page statuspage.Page, offer inventory.Offer, parameters m
 		if g.Problem != "" {
 			return true
 		}
-		if slices.ContainsFunc(g.Pools, func(p inventory.Pool) bool { return !p.Zero && p.Name == pool }) {
+		if slices.ContainsFunc(g.Pools, func(p report.Pool) bool { return !p.Zero && p.Name == pool }) {
 			return true
 		}
 	}
-	return pool != "" && slices.ContainsFunc(page.Conditions, func(x statuspage.Condition) bool { return x.Group == offer.Group && x.Pool == pool })
+	return pool != "" && slices.ContainsFunc(page.Conditions, func(x report.Condition) bool { return x.Group == offer.Group && x.Pool == pool })
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 const reinstall = "install the release once more (helm upgrade, or kubectl apply -f nodelvm.yaml)"
@@ -158,13 +158,13 @@ func checkRegistration(f *facts, found func(where, what, fix string)) {
 		const logs = "read the log of the driver there, and of its kubelet"
 		effect, fix := "no pod with a volume starts there", logs
 		switch r := a.page.Checks.Registration; r.State {
-		case statuspage.RegistrationRefused:
+		case report.RegistrationRefused:
 			fix = "the kubelet refused it (" + r.Error + "): " + logs
-		case statuspage.RegistrationWaiting:
+		case report.RegistrationWaiting:
 			fix = "the kubelet has never contacted the driver: set kubeletDir to its root directory (--root-dir of the kubelet; the driver uses " + a.page.Checks.Kubelet.Path + ")"
-		case statuspage.RegistrationElsewhere:
+		case report.RegistrationElsewhere:
 			effect, fix = "csi-provisioner creates no volume there", "a node-driver-registrar must register the driver (--kubelet-registration=false): check whether one runs"
-		case statuspage.RegistrationDone:
+		case report.RegistrationDone:
 			effect, fix = "csi-provisioner creates no volume there", "the kubelet has accepted the driver, and names it in CSINode at each registration: restart the kubelet, or the driver's pod, on "+a.node
 		}
 		found(a.node, "CSINode "+a.node+" does not name "+api.DriverName+": "+effect, fix)
@@ -176,13 +176,13 @@ func checkPropagation(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.answering() {
 		k := a.page.Checks.Kubelet
 		switch k.Propagation {
-		case statuspage.PropagationShared, statuspage.PropagationUnknown, "":
-		case statuspage.PropagationSlave, statuspage.PropagationPrivate:
+		case report.PropagationShared, report.PropagationUnknown, "":
+		case report.PropagationSlave, report.PropagationPrivate:
 			found(a.node, fmt.Sprintf("mounts below %s do not leave the driver's container (%s is mounted %s): pods get empty directories", k.Path, k.Mount, k.Propagation),
 				"give the volumeMount of "+k.Path+" mountPropagation: Bidirectional, and make the mount shared on the node (mount --make-rshared "+printable.ShellWord(k.Path)+", or the mount that it is in)")
 		}
 		if k.PodsLink != "" {
-			found(a.node, statuspage.DescribePodsLink(k.Path, k.PodsLink), "until then no pod with a volume starts there")
+			found(a.node, report.DescribePodsLink(k.Path, k.PodsLink), "until then no pod with a volume starts there")
 			continue
 		}
 		if !k.Used && k.Path != "" {

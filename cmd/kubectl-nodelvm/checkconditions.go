@@ -6,8 +6,7 @@ import (
 	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 const conditionFix = "follow the message; see docs/howto/runbooks.md"
@@ -50,7 +49,7 @@ func checkTags(f *facts, found func(where, what, fix string)) {
 }
 
 // volumeNames returns group/LV and the claim of each volume, by handle; of a volume that only a condition names, its claim.
-func volumeNames(page statuspage.Page) map[string]string {
+func volumeNames(page report.Node) map[string]string {
 	names := map[string]string{}
 	for _, x := range page.Conditions {
 		if x.Claim != "" {
@@ -67,21 +66,21 @@ func volumeNames(page statuspage.Page) map[string]string {
 }
 
 // hasCondition reports whether a group, none of its volumes, has a condition.
-func hasCondition(page statuspage.Page, kind lvm.ConditionType, group inventory.VGName) bool {
-	return slices.ContainsFunc(page.Conditions, func(x statuspage.Condition) bool {
+func hasCondition(page report.Node, kind lvm.ConditionType, group lvm.VGName) bool {
+	return slices.ContainsFunc(page.Conditions, func(x report.Condition) bool {
 		return x.Type == string(kind) && x.Group == group && x.Volume == ""
 	})
 }
 
 // isOfMissingDisk reports whether a volume has the condition because a disk of its group is missing.
-func isOfMissingDisk(page statuspage.Page, x statuspage.Condition) bool {
+func isOfMissingDisk(page report.Node, x report.Condition) bool {
 	kind := lvm.ConditionType(x.Type)
 	return x.Volume != "" && (kind == lvm.ConditionVolumeDataMissing || kind == lvm.ConditionVolumeDegraded) &&
 		hasCondition(page, lvm.ConditionPhysicalVolumeMissing, x.Group)
 }
 
 // missingDisks describes the missing disks of a group; "" if the driver never saw them.
-func missingDisks(page statuspage.Page, group inventory.VGName) string {
+func missingDisks(page report.Node, group lvm.VGName) string {
 	var list []string
 	for _, g := range page.Groups {
 		for _, pv := range g.PVs {
@@ -100,7 +99,7 @@ func missingDisks(page statuspage.Page, group inventory.VGName) string {
 const affectedShown = 20
 
 // affected lists the volumes that a missing disk of a group affects.
-func affected(page statuspage.Page, group inventory.VGName, names map[string]string) string {
+func affected(page report.Node, group lvm.VGName, names map[string]string) string {
 	var list []string
 	for _, x := range page.Conditions {
 		if x.Group == group && isOfMissingDisk(page, x) {

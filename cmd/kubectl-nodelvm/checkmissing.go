@@ -10,9 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/pending"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // checkMissingPods checks whether each node that the DaemonSet selects has a driver pod. A pod that the API server refuses leaves
@@ -50,8 +49,8 @@ func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 		case i < 0:
 			found(where, fmt.Sprintf("no driver pod runs on %q, the node of its volume %s: no pod can use the volume", node, pv.Name),
 				"bring the node back, or find out why the DaemonSet leaves it out (nodeSelector, affinity, tolerations); if the node is lost, see docs/howto/lost-nodes.md")
-		case slices.ContainsFunc(f.answers[i].page.Conditions, func(x statuspage.Condition) bool { return x.Volume == pv.Spec.CSI.VolumeHandle }): // checkConditions
-		case f.answers[i].gap() == "" && !slices.ContainsFunc(f.answers[i].page.Volumes, func(v inventory.Volume) bool { return v.ID == pv.Spec.CSI.VolumeHandle }):
+		case slices.ContainsFunc(f.answers[i].page.Conditions, func(x report.Condition) bool { return x.Volume == pv.Spec.CSI.VolumeHandle }): // checkConditions
+		case f.answers[i].gap() == "" && !slices.ContainsFunc(f.answers[i].page.Volumes, func(v report.Volume) bool { return v.ID == pv.Spec.CSI.VolumeHandle }):
 			if is := absenceOf(&pv, f.answers[i]); !is.reported {
 				found(where, is.what, is.fix)
 			}
@@ -76,7 +75,7 @@ func checkLostSnapshots(f *facts, found func(where, what, fix string)) {
 		switch {
 		case at < 0:
 			gone[node] = append(gone[node], name)
-		case f.answers[at].gap() == "" && !slices.ContainsFunc(f.answers[at].page.Snapshots, func(sn inventory.Snapshot) bool { return sn.ID == of.Status.SnapshotHandle }):
+		case f.answers[at].gap() == "" && !slices.ContainsFunc(f.answers[at].page.Snapshots, func(sn report.Snapshot) bool { return sn.ID == of.Status.SnapshotHandle }):
 			lost[node] = append(lost[node], name)
 		}
 	}

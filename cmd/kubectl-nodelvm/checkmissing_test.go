@@ -4,15 +4,15 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // TestPartialListProvesNoLoss: a volume that an incomplete report lacks is not reported as lost.
 func TestPartialListProvesNoLoss(t *testing.T) {
-	for name, gap := range map[string]func(page *statuspage.Page){
-		"a driver that starts":    func(page *statuspage.Page) { page.NotReady = "the driver starts" },
-		"disks that are not read": func(page *statuspage.Page) { page.Unknown = []string{statuspage.UnknownGroups + "a disk hangs"} },
-		"a disk that is silent":   func(page *statuspage.Page) { page.Unread = []string{"/dev/sdc does not answer"} },
+	for name, gap := range map[string]func(page *report.Node){
+		"a driver that starts":    func(page *report.Node) { page.NotReady = "the driver starts" },
+		"disks that are not read": func(page *report.Node) { page.Unknown = []string{report.UnknownGroups + "a disk hangs"} },
+		"a disk that is silent":   func(page *report.Node) { page.Unread = []string{"/dev/sdc does not answer"} },
 	} {
 		f := sound()
 		page := &f.answers[0].page

@@ -13,8 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // checkModules reports missing kernel modules that the classes' layouts need.
@@ -23,21 +22,21 @@ func checkModules(f *facts, found func(where, what, fix string)) {
 	for _, class := range f.classes {
 		switch has := (lvm.Class{Layout: lvm.Layout(class.Parameters[api.ParameterLayout])}); {
 		case has.Layout == lvm.LayoutThin:
-			needs[statuspage.ModuleThinPool] = append(needs[statuspage.ModuleThinPool], class.Name)
+			needs[report.ModuleThinPool] = append(needs[report.ModuleThinPool], class.Name)
 		case has.IsRAID():
-			needs[statuspage.ModuleRAID] = append(needs[statuspage.ModuleRAID], class.Name)
+			needs[report.ModuleRAID] = append(needs[report.ModuleRAID], class.Name)
 		}
 		if class.Parameters[api.ParameterEncryption] != "" {
-			needs[statuspage.ModuleCrypt] = append(needs[statuspage.ModuleCrypt], class.Name)
+			needs[report.ModuleCrypt] = append(needs[report.ModuleCrypt], class.Name)
 		}
 	}
 	for _, a := range f.answering() {
 		for _, m := range a.page.Checks.Modules {
 			need := "every volume needs"
-			if m.Name != statuspage.ModuleDM {
+			if m.Name != report.ModuleDM {
 				need = neededBy(needs[m.Name])
 			}
-			if need != "" && m.State == statuspage.ModuleMissing {
+			if need != "" && m.State == report.ModuleMissing {
 				found(a.node, fmt.Sprintf("the kernel %s has no module %s, which %s", a.page.Checks.Kernel, m.Name, need),
 					"install the package with the kernel's extra modules (linux-modules-extra, kernel-modules), or boot the kernel that /lib/modules belongs to")
 			}
@@ -74,8 +73,8 @@ func checkClasses(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-func classOf(page statuspage.Page, name string) *statuspage.Class {
-	i := slices.IndexFunc(page.Classes, func(c statuspage.Class) bool { return c.Name == name })
+func classOf(page report.Node, name string) *report.Class {
+	i := slices.IndexFunc(page.Classes, func(c report.Class) bool { return c.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -95,10 +94,10 @@ func poolOf(parameters map[string]string) string {
 }
 
 // concerns returns why the driver uses a group, because classes name it or a volume is in it; "" if it does not use it.
-func concerns(page statuspage.Page, group inventory.Group) string {
+func concerns(page report.Node, group report.Group) string {
 	var served []string
 	for _, class := range page.Classes {
-		if slices.ContainsFunc(class.Offers, func(o inventory.Offer) bool { return o.Group == group.Name }) {
+		if slices.ContainsFunc(class.Offers, func(o report.Offer) bool { return o.Group == group.Name }) {
 			served = append(served, class.Name)
 		}
 	}
@@ -133,7 +132,7 @@ func checkGroups(f *facts, found func(where, what, fix string)) {
 				found(where, "the host activates its volumes at boot, before the driver can check them", "vgchange --setautoactivation n "+printable.ShellWord(string(g.Name)))
 			}
 			if g.MetadataSize > 0 && g.MetadataFree*10 < g.MetadataSize {
-				found(where, fmt.Sprintf("its metadata area is nearly full: %s are free", inventory.Share(g.MetadataFree, g.MetadataSize)),
+				found(where, fmt.Sprintf("its metadata area is nearly full: %s are free", lvm.Share(g.MetadataFree, g.MetadataSize)),
 					"remove volumes or snapshots; it can never grow: add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them")
 			}
 		}
@@ -179,7 +178,7 @@ func checkDisks(f *facts, found func(where, what, fix string)) {
 }
 
 // acceptCommand is the command that accepts a physical volume.
-func (f *facts) acceptCommand(a answer, u inventory.UnacceptedPV) string {
+func (f *facts) acceptCommand(a answer, u lvm.UnacceptedPV) string {
 	namespace, _, ok := f.account()
 	if !ok {
 		namespace = "NAMESPACE"
@@ -204,14 +203,14 @@ func checkPools(f *facts, found func(where, what, fix string)) {
 }
 
 // poolConcerns reports whether a class names the pool, or a volume is in it.
-func poolConcerns(f *facts, page statuspage.Page, g inventory.Group, p inventory.Pool) bool {
+func poolConcerns(f *facts, page report.Node, g report.Group, p report.Pool) bool {
 	for _, class := range f.classes {
 		if c := classOf(page, class.Name); c != nil && poolOf(class.Parameters) == p.Name &&
-			slices.ContainsFunc(c.Offers, func(o inventory.Offer) bool { return o.Group == g.Name }) {
+			slices.ContainsFunc(c.Offers, func(o report.Offer) bool { return o.Group == g.Name }) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(page.Volumes, func(v inventory.Volume) bool { return v.Group == g.Name && v.Pool == p.Name })
+	return slices.ContainsFunc(page.Volumes, func(v report.Volume) bool { return v.Group == g.Name && v.Pool == p.Name })
 }
 
 func bindsAtOnce(class storagev1.StorageClass) bool {
@@ -239,7 +238,7 @@ func checkCapacity(f *facts, found func(where, what, fix string)) {
 	unpublished := map[string][]string{} // classes by node
 	for _, a := range f.answering() {
 		for _, class := range a.page.Classes {
-			var largest inventory.Bytes
+			var largest lvm.Bytes
 			for _, offer := range class.Offers {
 				largest = max(largest, offer.Largest)
 			}
@@ -248,9 +247,9 @@ func checkCapacity(f *facts, found func(where, what, fix string)) {
 			case class.Error != "", len(class.Offers) == 0 && a.gap() != "", atOnce[class.Name], f.provisionerFaultOf(a) != "":
 			case c == nil && len(class.Offers) > 0:
 				unpublished[a.node] = append(unpublished[a.node], class.Name)
-			case c != nil && c.MaximumVolumeSize != nil && inventory.Bytes(c.MaximumVolumeSize.Value()) > largest:
+			case c != nil && c.MaximumVolumeSize != nil && lvm.Bytes(c.MaximumVolumeSize.Value()) > largest:
 				found(a.node, fmt.Sprintf("CSIStorageCapacity publishes a maximum volume size of %s for the storage class %s (object %s), but the node has %s",
-					inventory.Bytes(c.MaximumVolumeSize.Value()), class.Name, c.Name, largest), capacityFix)
+					lvm.Bytes(c.MaximumVolumeSize.Value()), class.Name, c.Name, largest), capacityFix)
 			}
 		}
 	}

@@ -15,9 +15,9 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // dashboardSource reads the cluster for the dashboard, with the user's rights.
@@ -56,12 +56,12 @@ func (s *dashboardSource) Nodes(ctx context.Context) ([]string, error) {
 }
 
 // Page reads a node's status page.
-func (s *dashboardSource) Page(ctx context.Context, node string) (statuspage.Page, error) {
+func (s *dashboardSource) Page(ctx context.Context, node string) (report.Node, error) {
 	s.mu.Lock()
 	pod, known := s.pods[node]
 	s.mu.Unlock()
 	if !known {
-		return statuspage.Page{}, fmt.Errorf("no pod of the driver is on node %s", node)
+		return report.Node{}, fmt.Errorf("no pod of the driver is on node %s", node)
 	}
 	return s.cluster.page(ctx, &pod, nil)
 }
@@ -78,7 +78,7 @@ func (s *dashboardSource) Objects(ctx context.Context) (o dashboard.Objects) {
 	for _, pv := range volumes {
 		size := pv.Spec.Capacity[corev1.ResourceStorage]
 		o.Volumes = append(o.Volumes, dashboard.Volume{Name: pv.Name, Handle: pv.Spec.CSI.VolumeHandle, Node: pending.NodeOf(&pv), Claim: claimOf(&pv),
-			Class: pv.Spec.StorageClassName, Phase: string(pv.Status.Phase), Size: inventory.Bytes(size.Value()),
+			Class: pv.Spec.StorageClassName, Phase: string(pv.Status.Phase), Size: lvm.Bytes(size.Value()),
 			Encryption: pv.Spec.CSI.VolumeAttributes[api.AttributeEncryption], KeySecret: keySecretOf(&pv)})
 	}
 	var claims corev1.PersistentVolumeClaimList
@@ -128,7 +128,7 @@ func dashboardClaim(claim *corev1.PersistentVolumeClaim) (dashboard.Claim, bool)
 	}
 	class := api.ClassOf(claim.Annotations, claim.Spec.StorageClassName)
 	return dashboard.Claim{Claim: claim.Namespace + "/" + claim.Name, Node: node, Class: class, Phase: string(claim.Status.Phase),
-		Volume: claim.Spec.VolumeName, Size: inventory.Bytes(size.Value())}, true
+		Volume: claim.Spec.VolumeName, Size: lvm.Bytes(size.Value())}, true
 }
 
 // eventsShown limits the events that the API server sends about one object.

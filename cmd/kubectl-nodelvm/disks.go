@@ -10,21 +10,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // diskRow is a row of `disks`: one physical volume, with the disk that it is or was on.
 type diskRow struct {
-	Node    string           `json:"node"`
-	Group   inventory.VGName `json:"volumeGroup,omitempty"`
-	PV      string           `json:"pvUUID,omitempty"`
-	Size    inventory.Bytes  `json:"size,omitempty"` // of the physical volume
-	Used    inventory.Bytes  `json:"used"`
-	Volumes []string         `json:"volumes,omitempty"` // logical volumes with extents on it
-	Disk    inventory.Disk   `json:"disk"`
-	Status  string           `json:"status"`
-	Why     string           `json:"acceptedBy,omitempty"` // why the driver believes what is on it
-	Text    string           `json:"message,omitempty"`
+	Node    string      `json:"node"`
+	Group   lvm.VGName  `json:"volumeGroup,omitempty"`
+	PV      string      `json:"pvUUID,omitempty"`
+	Size    lvm.Bytes   `json:"size,omitempty"` // of the physical volume
+	Used    lvm.Bytes   `json:"used"`
+	Volumes []string    `json:"volumes,omitempty"` // logical volumes with extents on it
+	Disk    report.Disk `json:"disk"`
+	Status  string      `json:"status"`
+	Why     string      `json:"acceptedBy,omitempty"` // why the driver believes what is on it
+	Text    string      `json:"message,omitempty"`
 }
 
 // States of a disk.
@@ -68,7 +69,7 @@ func diskRows(answers []answer) []diskRow {
 			}
 		}
 		for _, u := range a.page.Unaccepted {
-			rows = append(rows, diskRow{Node: a.node, PV: u.PV, Disk: inventory.Disk{Path: u.Device}, Status: diskIgnored, Text: u.Reason + ": see docs/howto/volume-groups.md#accepted-disks"})
+			rows = append(rows, diskRow{Node: a.node, PV: u.PV, Disk: report.Disk{Path: u.Device}, Status: diskIgnored, Text: u.Reason + ": see docs/howto/volume-groups.md#accepted-disks"})
 		}
 		for _, d := range a.page.LostDisks {
 			rows = append(rows, diskRow{Node: a.node, Group: d.Group, PV: d.PV, Disk: d.Disk, Status: diskLost,
@@ -81,14 +82,14 @@ func diskRows(answers []answer) []diskRow {
 	return rows
 }
 
-func diskRowOf(node string, g inventory.Group, pv inventory.PV) diskRow {
-	r := diskRow{Node: node, Group: g.Name, PV: pv.UUID, Size: inventory.Bytes(pv.Extents) * g.ExtentSize, Used: inventory.Bytes(pv.Extents) * g.ExtentSize,
-		Disk: inventory.Disk{Path: pv.Device}, Status: diskOK, Why: pv.Accepted}
+func diskRowOf(node string, g report.Group, pv report.PV) diskRow {
+	r := diskRow{Node: node, Group: g.Name, PV: pv.UUID, Size: lvm.Bytes(pv.Extents) * g.ExtentSize, Used: lvm.Bytes(pv.Extents) * g.ExtentSize,
+		Disk: report.Disk{Path: pv.Device}, Status: diskOK, Why: pv.Accepted}
 	if pv.Disk != nil {
 		r.Disk = *pv.Disk
 	}
 	for _, free := range pv.Free {
-		r.Used -= inventory.Bytes(free.Count) * g.ExtentSize
+		r.Used -= lvm.Bytes(free.Count) * g.ExtentSize
 	}
 	volumes := map[string]bool{}
 	for _, run := range pv.Allocated {

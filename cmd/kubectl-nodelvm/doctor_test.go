@@ -19,8 +19,8 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 type fault struct {
@@ -33,7 +33,7 @@ type fault struct {
 
 // faults are planted one at a time in the sound cluster. Exactly one check must report each, with this text.
 var faults = []fault{
-	{"missing kernel module", func(f *facts) { f.answers[1].page.Checks.Modules[1].State = statuspage.ModuleMissing },
+	{"missing kernel module", func(f *facts) { f.answers[1].page.Checks.Modules[1].State = report.ModuleMissing },
 		"kernel modules", "node-2", "the kernel 6.1.0-1-amd64 has no module dm-thin-pool, which StorageClass thin needs"},
 	{"missing module for RAID", func(f *facts) {
 		f.classes[0].Parameters["layout"] = "raid1"
@@ -43,7 +43,7 @@ var faults = []fault{
 	{"no group", func(f *facts) {
 		f.classes = append(f.classes, class("archive", map[string]string{"volumeGroup": "vg-slow"}))
 		for i := range f.answers {
-			f.answers[i].page.Classes = append(f.answers[i].page.Classes, statuspage.Class{Name: "archive"})
+			f.answers[i].page.Classes = append(f.answers[i].page.Classes, report.Class{Name: "archive"})
 		}
 	}, "groups of classes", "StorageClass archive", `none of the 2 nodes that report their groups has the volume group "vg-slow": claims stay Pending`},
 	{"two groups of one name", func(f *facts) {
@@ -51,18 +51,18 @@ var faults = []fault{
 		f.answers[0].page.Classes[0].Offers[0].Obstacle = f.answers[0].page.Groups[0].Problem
 	}, "volume groups", "node-1, volume group vg-data", "2 volume groups on this node have the name vg-data"},
 	{"full pool", func(f *facts) {
-		f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
-		full := statuspage.Condition{Type: "ThinPoolFull", Group: "vg-data", Pool: "nodelvm-thin", Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}
-		f.answers[1].page.Conditions = []statuspage.Condition{full, full}
+		f.answers[1].page.Groups[0].Pools[0].State = report.PoolFull
+		full := report.Condition{Type: "ThinPoolFull", Group: "vg-data", Pool: "nodelvm-thin", Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}
+		f.answers[1].page.Conditions = []report.Condition{full, full}
 	}, "conditions", "node-2, thin pool vg-data/nodelvm-thin", "ThinPoolFull: its thin pool is full"},
 	{"pool without zeroing", func(f *facts) {
 		f.answers[0].page.Groups[0].Pools[0].Zero = false
-		f.answers[0].page.Classes[1].Offers[0] = inventory.Offer{Group: "vg-data", Obstacle: "the thin pool shows old data in new blocks"}
+		f.answers[0].page.Classes[1].Offers[0] = report.Offer{Group: "vg-data", Obstacle: "the thin pool shows old data in new blocks"}
 		f.capacities[1].MaximumVolumeSize = nil
 	}, "thin pools", "node-1, thin pool vg-data/nodelvm-thin", "does not zero new blocks"},
 	{"stale lock", func(f *facts) { f.answers[0].page.Groups[0].LockHeldSeconds = 300 },
 		"locks", "node-1, volume group vg-data", "held its lock (/run/lock/lvm/V_vg-data) for 5m0s"},
-	{"wrong mount propagation", func(f *facts) { f.answers[0].page.Checks.Kubelet.Propagation = statuspage.PropagationSlave },
+	{"wrong mount propagation", func(f *facts) { f.answers[0].page.Checks.Kubelet.Propagation = report.PropagationSlave },
 		"mount propagation", "node-1", "do not leave the driver's container (/var/lib/kubelet is mounted slave)"},
 	{"kubelet elsewhere", func(f *facts) { f.answers[0].page.Checks.Kubelet.Used = false },
 		"mount propagation", "node-1", "is not the kubelet's root directory"},
@@ -78,7 +78,7 @@ var faults = []fault{
 		"registration", "node-2", "CSINode node-2 does not name nodelvm.io: csi-provisioner creates no volume there"},
 	{"registration refused", func(f *facts) {
 		f.csiNodes = f.csiNodes[:1]
-		f.answers[1].page.Checks.Registration = statuspage.Registration{State: statuspage.RegistrationRefused, Error: "bad socket"}
+		f.answers[1].page.Checks.Registration = report.Registration{State: report.RegistrationRefused, Error: "bad socket"}
 	}, "registration", "node-2", "CSINode node-2 does not name nodelvm.io: no pod with a volume starts there"},
 	{"no CSIDriver", func(f *facts) { f.driver = nil }, "driver object", "CSIDriver nodelvm.io", "no CSIDriver object"},
 	{"attachRequired", func(f *facts) { f.driver.Spec.AttachRequired = nil }, "driver object", "CSIDriver nodelvm.io", "attachRequired is true"},
@@ -106,7 +106,7 @@ var faults = []fault{
 	}, "lost volumes", "claim shop/data-db-0", "its logical volume vg-data/pvc-1 on node-1 was renamed to mine"},
 	{"volume without its tags", func(f *facts) {
 		f.answers[0].page.Volumes = nil
-		f.answers[0].page.Groups[0].PVs = []inventory.PV{{UUID: "a", Device: "/dev/sda", Allocated: []inventory.ExtentRange{{Count: 1, LV: "pvc-1"}}}}
+		f.answers[0].page.Groups[0].PVs = []report.PV{{UUID: "a", Device: "/dev/sda", Allocated: []report.ExtentRange{{Count: 1, LV: "pvc-1"}}}}
 	}, "lost volumes", "claim shop/data-db-0", "its logical volume vg-data/pvc-1 is on node-1, without valid tags of the driver"},
 	{"volume whose state tag was removed", func(f *facts) {
 		f.answers[0].page.Volumes = nil
@@ -203,7 +203,7 @@ var faults = []fault{
 	}, "storage classes", "StorageClass local", "volumeBindingMode is Immediate"},
 	{"wrong parameter", func(f *facts) {
 		for i := range f.answers {
-			f.answers[i].page.Classes[0] = statuspage.Class{Name: "local", Error: `the StorageClass has the unknown parameter "layuot"`}
+			f.answers[i].page.Classes[0] = report.Class{Name: "local", Error: `the StorageClass has the unknown parameter "layuot"`}
 		}
 	}, "storage classes", "StorageClass local", `unknown parameter "layuot"`},
 	{"encrypted class that the policy does not name", func(f *facts) {
@@ -236,7 +236,7 @@ var faults = []fault{
 		f.answers[1].page.Checks.Kubelet.Used, f.answers[1].page.Checks.Kubelet.PodsLink = false, "/data/pods"
 	}, "mount propagation", "node-2", "/var/lib/kubelet/pods is a symbolic link to /data/pods"},
 	{"degraded volume", func(f *facts) {
-		f.answers[0].page.Conditions = []statuspage.Condition{{Type: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
+		f.answers[0].page.Conditions = []report.Condition{{Type: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
 	}, "conditions", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "VolumeDegraded: 1 of its 2 legs have failed"},
 	{"disk with two volumes and a snapshot is missing", func(f *facts) {
 		page := &f.answers[0].page
@@ -244,9 +244,9 @@ var faults = []fault{
 		second.ID, second.LV, second.Claim = vg1+"/pvc-9", "pvc-9", "shop/data-db-9"
 		page.Volumes = append(page.Volumes, second)
 		page.Groups[0].Problem = "a physical volume is missing"
-		page.Groups[0].PVs = []inventory.PV{{UUID: "ok", Device: "/dev/sda"}, {UUID: "gone", Missing: true, Disk: &inventory.Disk{Path: "/dev/sdb", Model: "X9", Serial: "S1", Slot: "4"}}}
+		page.Groups[0].PVs = []report.PV{{UUID: "ok", Device: "/dev/sda"}, {UUID: "gone", Missing: true, Disk: &report.Disk{Path: "/dev/sdb", Model: "X9", Serial: "S1", Slot: "4"}}}
 		page.Classes[0].Offers[0].Obstacle, page.Classes[1].Offers[0].Obstacle = page.Groups[0].Problem, page.Groups[0].Problem
-		page.Conditions = []statuspage.Condition{
+		page.Conditions = []report.Condition{
 			{Type: "PhysicalVolumeMissing", Group: "vg-data", Text: "volume group vg-data has a missing physical volume"},
 			{Type: "VolumeDataMissing", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "a part of its data is missing"},
 			{Type: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-9", Text: "1 of 2 legs is missing"},
@@ -261,43 +261,43 @@ var faults = []fault{
 		f.capacities = append(f.capacities, capacityOf("node-1", "thin-xfs", "70Gi"), capacityOf("node-2", "thin-xfs", "70Gi"))
 		f.capacities[1].MaximumVolumeSize, f.capacities[4].MaximumVolumeSize = nil, nil
 		page := &f.answers[0].page
-		page.Classes[1].Offers = []inventory.Offer{{Group: "vg-data", Obstacle: "the thin pool vg-data/nodelvm-thin is nearly full"}}
-		page.Classes = append(page.Classes, statuspage.Class{Name: "thin-xfs", Offers: page.Classes[1].Offers})
-		f.answers[1].page.Classes = append(f.answers[1].page.Classes, statuspage.Class{Name: "thin-xfs", Offers: f.answers[1].page.Classes[1].Offers})
-		page.Conditions = []statuspage.Condition{{Type: "ThinPoolNearlyFull", Group: "vg-data", Pool: "nodelvm-thin", Text: "nearly full"}}
+		page.Classes[1].Offers = []report.Offer{{Group: "vg-data", Obstacle: "the thin pool vg-data/nodelvm-thin is nearly full"}}
+		page.Classes = append(page.Classes, report.Class{Name: "thin-xfs", Offers: page.Classes[1].Offers})
+		f.answers[1].page.Classes = append(f.answers[1].page.Classes, report.Class{Name: "thin-xfs", Offers: f.answers[1].page.Classes[1].Offers})
+		page.Conditions = []report.Condition{{Type: "ThinPoolNearlyFull", Group: "vg-data", Pool: "nodelvm-thin", Text: "nearly full"}}
 	}, "conditions", "node-1, thin pool vg-data/nodelvm-thin", "ThinPoolNearlyFull: nearly full"},
 	{"obstacle of two classes", func(f *facts) {
 		f.capacities[0].MaximumVolumeSize, f.capacities[1].MaximumVolumeSize = nil, nil
 		classes := f.answers[0].page.Classes
-		classes[0].Offers[0], classes[1].Offers[0] = inventory.Offer{Group: "vg-data", Obstacle: "no disk is free"}, inventory.Offer{Group: "vg-data", Obstacle: "no disk is free"}
+		classes[0].Offers[0], classes[1].Offers[0] = report.Offer{Group: "vg-data", Obstacle: "no disk is free"}, report.Offer{Group: "vg-data", Obstacle: "no disk is free"}
 	}, "groups of classes", "node-1", "no capacity for StorageClasses local, thin: no disk is free"},
 	{"tag of two classes that no group has", func(f *facts) {
 		for _, name := range []string{"archive", "cold"} {
 			f.classes = append(f.classes, class(name, map[string]string{"volumeGroup": "@slow"}))
 			for i := range f.answers {
-				f.answers[i].page.Classes = append(f.answers[i].page.Classes, statuspage.Class{Name: name})
+				f.answers[i].page.Classes = append(f.answers[i].page.Classes, report.Class{Name: name})
 			}
 		}
 	}, "groups of classes", "StorageClasses archive, cold", `none of the 2 nodes that report their groups has a volume group with the LVM tag "slow"`},
 	{"declared group that cannot be created", func(f *facts) {
 		f.classes = append(f.classes, class("archive", map[string]string{"volumeGroup": "vg-slow"}))
 		for i := range f.answers {
-			f.answers[i].page.Classes = append(f.answers[i].page.Classes, statuspage.Class{Name: "archive"})
+			f.answers[i].page.Classes = append(f.answers[i].page.Classes, report.Class{Name: "archive"})
 		}
-		f.answers[0].page.Conditions = []statuspage.Condition{{Type: "VolumeGroupSetupFailed", Group: "vg-slow", Text: "/dev/sdb is not blank"}}
+		f.answers[0].page.Conditions = []report.Condition{{Type: "VolumeGroupSetupFailed", Group: "vg-slow", Text: "/dev/sdb is not blank"}}
 	}, "conditions", "node-1, volume group vg-slow", "/dev/sdb is not blank"},
 	{"full file system", func(f *facts) {
-		f.answers[0].page.Conditions = []statuspage.Condition{{Type: "FileSystemFull", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "0 B of 10 GiB are available"}}
+		f.answers[0].page.Conditions = []report.Condition{{Type: "FileSystemFull", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "0 B of 10 GiB are available"}}
 	}, "conditions", "node-1, volume vg-data/pvc-1 (claim shop/data-db-0)", "FileSystemFull: 0 B of 10 GiB"},
 	{"declarations that are wrong", func(f *facts) {
-		f.answers[0].page.Conditions = []statuspage.Condition{{Type: "VolumeGroupSetupFailed", Text: "cannot create or extend the declared volume groups: paths has no value"}}
+		f.answers[0].page.Conditions = []report.Condition{{Type: "VolumeGroupSetupFailed", Text: "cannot create or extend the declared volume groups: paths has no value"}}
 	}, "conditions", "node-1", "cannot create or extend the declared volume groups"},
 	{"damaged tags", func(f *facts) { f.answers[0].page.Damaged = []string{"vg-data/x: it has two nodelvm.v tags"} }, "invalid tags", "node-1", "two nodelvm.v tags"},
 	{"unreadable disk", func(f *facts) { f.answers[0].page.Unread = []string{"/dev/sdc does not answer"} }, "disks", "node-1", "/dev/sdc does not answer"},
 	{"a device of unknown make", func(f *facts) { f.answers[0].page.Skipped = []string{"/dev/nbd0 is not searched for volume groups"} }, "disks", "node-1", "/dev/nbd0 is not searched"},
 	{"a disk that is not accepted", func(f *facts) {
-		f.answers[0].page.Unaccepted = []inventory.UnacceptedPV{{Device: "/dev/sdx", PV: "pv-x", Identity: "WWID naa.1", Reason: "it may be foreign"}}
-		f.answers[0].page.Conditions = []statuspage.Condition{{Type: "PhysicalVolumeNotAccepted", Text: "the same"}}
+		f.answers[0].page.Unaccepted = []lvm.UnacceptedPV{{Device: "/dev/sdx", PV: "pv-x", Identity: "WWID naa.1", Reason: "it may be foreign"}}
+		f.answers[0].page.Conditions = []report.Condition{{Type: "PhysicalVolumeNotAccepted", Text: "the same"}}
 	}, "disks", "node-1", "ignores /dev/sdx with the physical volume pv-x (WWID naa.1): it may be foreign"},
 	{"a tenant's group that the node has activated", func(f *facts) { f.answers[0].page.OnVolumes = []string{"the node has activated dm-9"} }, "disks", "node-1", "the node has activated dm-9"},
 	{"a group that the node activates", func(f *facts) { f.answers[0].page.Groups[0].AutoActivation = true }, "volume groups", "node-1, volume group vg-data", "the host activates its volumes at boot"},
@@ -334,8 +334,8 @@ func TestDoctorHealthyCluster(t *testing.T) {
 		t.Errorf("in a sound cluster: %+v", d)
 	}
 	quiet := sound() // doctor ignores groups that the driver does not use
-	quiet.answers[0].page.Groups = append(quiet.answers[0].page.Groups, inventory.Group{Name: "vg-root", UUID: "r", Problem: "exported", MetadataSize: 100,
-		Pools: []inventory.Pool{{Name: "pool00", State: inventory.PoolFull}}})
+	quiet.answers[0].page.Groups = append(quiet.answers[0].page.Groups, report.Group{Name: "vg-root", UUID: "r", Problem: "exported", MetadataSize: 100,
+		Pools: []report.Pool{{Name: "pool00", State: report.PoolFull}}})
 	quiet.snapshots, quiet.controllers[0].Spec.Template.Spec.Containers[0].Args = false, nil
 	if d := examine(quiet); len(d.Findings) > 0 {
 		t.Errorf("of other people's groups: %+v", d.Findings)
@@ -379,7 +379,7 @@ func TestDoctorUnreadableObjects(t *testing.T) {
 func TestDoctorDoesNotMissAGroupOfASilentNode(t *testing.T) {
 	f := sound()
 	f.classes = append(f.classes, class("big", map[string]string{"volumeGroup": "vg-big"}))
-	f.answers[0].page.Classes = append(f.answers[0].page.Classes, statuspage.Class{Name: "big"})
+	f.answers[0].page.Classes = append(f.answers[0].page.Classes, report.Class{Name: "big"})
 	silence(f)
 	i := slices.IndexFunc(examine(f).Findings, func(x finding) bool { return x.Check == "groups of classes" })
 	if i < 0 {
@@ -395,7 +395,7 @@ func TestDoctorDoesNotMissAGroupOfASilentNode(t *testing.T) {
 func TestDoctorNamesEachClass(t *testing.T) {
 	f := sound()
 	f.classes = append(f.classes, class("thin-xfs", map[string]string{"volumeGroup": "@fast", "layout": "thin"}))
-	f.answers[1].page.Checks.Modules[1].State = statuspage.ModuleMissing
+	f.answers[1].page.Checks.Modules[1].State = report.ModuleMissing
 	f.answers[1].page.Groups[0].Problem = "exported"
 	var all string
 	for _, x := range examine(f).Findings {

@@ -16,18 +16,17 @@ import (
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
 // leftRow is a volume or snapshot that stays on a node when the node is drained.
 type leftRow struct {
-	Kind   string           `json:"kind"` // claim, volume (without a claim), snapshot, orphan
-	Name   string           `json:"name"`
-	Pods   []string         `json:"pods,omitempty"`
-	Volume string           `json:"volume"` // group/volume, or its handle where the node does not answer
-	Size   *inventory.Bytes `json:"size,omitempty"`
-	Note   string           `json:"note"`
+	Kind   string     `json:"kind"` // claim, volume (without a claim), snapshot, orphan
+	Name   string     `json:"name"`
+	Pods   []string   `json:"pods,omitempty"`
+	Volume string     `json:"volume"` // group/volume, or its handle where the node does not answer
+	Size   *lvm.Bytes `json:"size,omitempty"`
+	Note   string     `json:"note"`
 }
 
 func (c *command) drainCheckCommand() *cobra.Command {
@@ -185,7 +184,7 @@ func leftRows(node string, volumes []corev1.PersistentVolume, users map[string][
 
 func leftVolume(pv *corev1.PersistentVolume, users map[string][]user) leftRow {
 	quantity := pv.Spec.Capacity[corev1.ResourceStorage]
-	size := inventory.Bytes(quantity.Value())
+	size := lvm.Bytes(quantity.Value())
 	row := leftRow{Kind: "claim", Name: claimOf(pv), Size: &size, Note: "not in use"}
 	if row.Name == "" || pv.Status.Phase != corev1.VolumeBound { // a claim that it names may not exist
 		return leftRow{Kind: "volume", Name: pv.Name, Size: &size, Note: "not bound to a claim (" + string(cmp.Or(pv.Status.Phase, corev1.VolumePending)) + ")"}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // shippedPod returns a running pod of the released DaemonSet on node-1.
@@ -145,7 +145,7 @@ func TestDrainCheckOfTwoPods(t *testing.T) {
 	if len(rows) != 1 || rows[0].Kind != "orphan" || rows[0].Name != "shop/data-db-0" {
 		t.Errorf("rows %+v", rows)
 	}
-	full.page.Volumes = []inventory.Volume{{ID: vg1 + "/pvc-1", State: string(lvm.StateDeleting)}}
+	full.page.Volumes = []report.Volume{{ID: vg1 + "/pvc-1", State: string(lvm.StateDeleting)}}
 	if rows := leftRows("node-1", nil, nil, nil, []answer{full, f.answers[0]}); len(rows) != 1 {
 		t.Errorf("one says that it deletes the volume: %+v", rows)
 	}

@@ -13,8 +13,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 const (
@@ -52,23 +51,23 @@ func sound() *facts {
 		f.capacities = append(f.capacities, capacityOf(name, "local", "80Gi"), capacityOf(name, "thin", "70Gi"))
 	}
 	f.answers = []answer{
-		{node: "node-1", pod: "nodelvm-node-1", page: soundPage("node-1", vg1, inventory.Volume{ID: vg1 + "/pvc-1", UUID: "u1", Group: "vg-data", LV: "pvc-1", Name: "pvc-1",
+		{node: "node-1", pod: "nodelvm-node-1", page: soundPage("node-1", vg1, report.Volume{ID: vg1 + "/pvc-1", UUID: "u1", Group: "vg-data", LV: "pvc-1", Name: "pvc-1",
 			Claim: "shop/data-db-0", Cluster: ours, State: string(lvm.StateReady), Layout: "linear", Size: 10 * GiB, Created: now.Add(-time.Hour)})},
-		{node: "node-2", pod: "nodelvm-node-2", page: soundPage("node-2", vg2, inventory.Volume{ID: vg2 + "/pvc-2", UUID: "u2", Group: "vg-data", LV: "pvc-2", Name: "pvc-2",
+		{node: "node-2", pod: "nodelvm-node-2", page: soundPage("node-2", vg2, report.Volume{ID: vg2 + "/pvc-2", UUID: "u2", Group: "vg-data", LV: "pvc-2", Name: "pvc-2",
 			Claim: "shop/data-db-1", Cluster: ours, State: string(lvm.StateReady), Layout: string(lvm.LayoutThin), Pool: lvm.DefaultPool, Size: 4 * GiB, Encryption: "luks2",
 			Used: ptr.To(GiB), Created: now.Add(-time.Hour)})},
 	}
-	f.answers[1].page.Snapshots = []inventory.Snapshot{{ID: vg2 + "/snap-1", Group: "vg-data", LV: "snap-1", Name: "snapshot-1", Cluster: ours,
+	f.answers[1].page.Snapshots = []report.Snapshot{{ID: vg2 + "/snap-1", Group: "vg-data", LV: "snap-1", Name: "snapshot-1", Cluster: ours,
 		State: string(lvm.StateReady), Source: vg2 + "/pvc-2", Size: 4 * GiB, Created: now.Add(-time.Hour)}}
 	return f
 }
 
 // loseGroup takes the only group, with its one volume, off a node, as its driver reports it.
-func loseGroup(page *statuspage.Page) {
+func loseGroup(page *report.Node) {
 	g, v := page.Groups[0], page.Volumes[0]
 	page.Groups, page.Volumes = nil, nil
-	page.LostDisks = []inventory.LostDisk{{PV: "pv-a", Group: g.Name, GroupUUID: g.UUID, Disk: inventory.Disk{Path: "/dev/sdb", Model: "DISK 9000", Seen: now}}}
-	page.Conditions = []statuspage.Condition{
+	page.LostDisks = []report.LostDisk{{PV: "pv-a", Group: g.Name, GroupUUID: g.UUID, Disk: report.Disk{Path: "/dev/sdb", Model: "DISK 9000", Seen: now}}}
+	page.Conditions = []report.Condition{
 		{Type: "PhysicalVolumeMissing", Group: g.Name, GroupUUID: g.UUID, Text: "volume group vg-data is not on this node"},
 		{Type: "VolumeDataMissing", Group: g.Name, GroupUUID: g.UUID, Volume: v.ID, Claim: v.Claim, Text: "its volume group is not on its node"},
 	}
@@ -123,25 +122,25 @@ func snapshot(name, node, vg string) content {
 	return c
 }
 
-func soundPage(node string, vg lvm.VGUUID, v inventory.Volume) statuspage.Page {
-	return statuspage.Page{
-		Node: node, Version: "v0.1.0", Cluster: ours, Time: now, Comparison: &statuspage.Comparison{Time: now.Add(-time.Minute)},
-		Inventory: inventory.Inventory{
-			Groups: []inventory.Group{{Name: "vg-data", UUID: vg, Tags: []string{"fast"}, Disks: 2, Size: 100 * GiB, Free: 80 * GiB,
-				MetadataSize: 64 * MiB, MetadataFree: 63 * MiB, Pools: []inventory.Pool{{Name: lvm.DefaultPool, Size: 8 * GiB, Used: 2 * GiB,
-					MetadataSize: 64 * MiB, MetadataUsed: MiB, Promised: 8 * GiB, Zero: true, State: inventory.PoolWorks}}}},
-			Volumes: []inventory.Volume{v},
+func soundPage(node string, vg lvm.VGUUID, v report.Volume) report.Node {
+	return report.Node{
+		Node: node, Version: "v0.1.0", Cluster: ours, Time: now, Comparison: &report.Comparison{Time: now.Add(-time.Minute)},
+		Inventory: report.Inventory{
+			Groups: []report.Group{{Name: "vg-data", UUID: vg, Tags: []string{"fast"}, Disks: 2, Size: 100 * GiB, Free: 80 * GiB,
+				MetadataSize: 64 * MiB, MetadataFree: 63 * MiB, Pools: []report.Pool{{Name: lvm.DefaultPool, Size: 8 * GiB, Used: 2 * GiB,
+					MetadataSize: 64 * MiB, MetadataUsed: MiB, Promised: 8 * GiB, Zero: true, State: report.PoolWorks}}}},
+			Volumes: []report.Volume{v},
 		},
-		Classes: []statuspage.Class{
-			{Name: "local", Offers: []inventory.Offer{{Group: "vg-data", Available: 80 * GiB, Largest: 80 * GiB}}},
-			{Name: "thin", Offers: []inventory.Offer{{Group: "vg-data", Available: 70 * GiB, Largest: 70 * GiB}}},
+		Classes: []report.Class{
+			{Name: "local", Offers: []report.Offer{{Group: "vg-data", Available: 80 * GiB, Largest: 80 * GiB}}},
+			{Name: "thin", Offers: []report.Offer{{Group: "vg-data", Available: 70 * GiB, Largest: 70 * GiB}}},
 		},
-		Checks: statuspage.Checks{
+		Checks: report.Checks{
 			Kernel: "6.1.0-1-amd64",
-			Modules: []statuspage.Module{{Name: "dm-mod", State: statuspage.ModuleLoaded}, {Name: "dm-thin-pool", State: statuspage.ModuleAvailable},
-				{Name: "dm-raid", State: statuspage.ModuleMissing}}, // no class needs it
-			Kubelet:      statuspage.KubeletDir{Path: "/var/lib/kubelet", Mount: "/var/lib/kubelet", Propagation: statuspage.PropagationShared, Used: true},
-			Registration: statuspage.Registration{State: statuspage.RegistrationDone},
+			Modules: []report.Module{{Name: "dm-mod", State: report.ModuleLoaded}, {Name: "dm-thin-pool", State: report.ModuleAvailable},
+				{Name: "dm-raid", State: report.ModuleMissing}}, // no class needs it
+			Kubelet:      report.KubeletDir{Path: "/var/lib/kubelet", Mount: "/var/lib/kubelet", Propagation: report.PropagationShared, Used: true},
+			Registration: report.Registration{State: report.RegistrationDone},
 		},
 	}
 }

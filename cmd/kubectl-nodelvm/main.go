@@ -1,5 +1,5 @@
 // Command kubectl-nodelvm is kubectl's plugin for nodelvm: `kubectl nodelvm nodes`, and so on. It reads objects from the API
-// server, and the status page (package statuspage) of each node's driver, through a port that the API server forwards to the
+// server, and the status page (package report) of each node's driver, through a port that the API server forwards to the
 // driver's pod. It has only the rights of its user, and changes nothing.
 //
 //	cluster, pages,        read the API server and the status pages; forward connects to a pod

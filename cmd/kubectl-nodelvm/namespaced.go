@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
@@ -58,7 +58,7 @@ func claimRowsOf(claims []corev1.PersistentVolumeClaim, users map[string][]user,
 		if size.IsZero() {
 			size = claim.Spec.Resources.Requests[corev1.ResourceStorage]
 		}
-		row := volumeRow{Claim: key, Node: claim.Annotations[api.AnnotationSelectedNode], Size: inventory.Bytes(size.Value()), PV: claim.Spec.VolumeName,
+		row := volumeRow{Claim: key, Node: claim.Annotations[api.AnnotationSelectedNode], Size: lvm.Bytes(size.Value()), PV: claim.Spec.VolumeName,
 			Class: api.ClassOf(claim.Annotations, claim.Spec.StorageClassName), Created: claim.CreationTimestamp.Time}
 		for _, u := range users[key] {
 			row.Pods = append(row.Pods, u.name)

@@ -12,31 +12,30 @@ import (
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // nodeReport is what `nodes` shows about one node.
 type nodeReport struct {
-	Node       string                 `json:"node"`
-	Version    string                 `json:"version,omitempty"`
-	Error      string                 `json:"error,omitempty"`    // why the report lacks the volume groups
-	NotReady   string                 `json:"notReady,omitempty"` // why the driver is not ready
-	Groups     []groupReport          `json:"volumeGroups,omitempty"`
-	Conditions []statuspage.Condition `json:"conditions,omitempty"`
-	Lost       []lostGroup            `json:"lostVolumeGroups,omitempty"`
+	Node       string             `json:"node"`
+	Version    string             `json:"version,omitempty"`
+	Error      string             `json:"error,omitempty"`    // why the report lacks the volume groups
+	NotReady   string             `json:"notReady,omitempty"` // why the driver is not ready
+	Groups     []groupReport      `json:"volumeGroups,omitempty"`
+	Conditions []report.Condition `json:"conditions,omitempty"`
+	Lost       []lostGroup        `json:"lostVolumeGroups,omitempty"`
 }
 
 // lostGroup is a volume group that the driver knew on its node and that is not there any more.
 type lostGroup struct {
-	Name inventory.VGName `json:"name"`
-	UUID lvm.VGUUID       `json:"uuid"`
+	Name lvm.VGName `json:"name"`
+	UUID lvm.VGUUID `json:"uuid"`
 }
 
 type groupReport struct {
-	inventory.Group
-	Largest map[string]inventory.Bytes `json:"maximumVolumeSize,omitempty"` // the largest volume that can be created, by storage class
-	Wiping  map[string]inventory.Bytes `json:"wipeBacklog,omitempty"`       // bytes of deleted volumes that are not wiped yet, by namespace
+	report.Group
+	Largest map[string]lvm.Bytes `json:"maximumVolumeSize,omitempty"` // the largest volume that can be created, by storage class
+	Wiping  map[string]lvm.Bytes `json:"wipeBacklog,omitempty"`       // bytes of deleted volumes that are not wiped yet, by namespace
 }
 
 func (c *command) nodesCommand() *cobra.Command {
@@ -79,7 +78,7 @@ func reportOf(a answer) nodeReport {
 		r.Lost = lostGroups(a.page)
 	}
 	for _, g := range a.page.Groups {
-		group := groupReport{Group: g, Largest: map[string]inventory.Bytes{}, Wiping: wipingIn(a.page.Volumes, g.UUID)}
+		group := groupReport{Group: g, Largest: map[string]lvm.Bytes{}, Wiping: wipingIn(a.page.Volumes, g.UUID)}
 		for _, class := range a.page.Classes {
 			for _, offer := range class.Offers {
 				if offer.Group == g.Name {
@@ -93,7 +92,7 @@ func reportOf(a answer) nodeReport {
 }
 
 // lostGroups lists the groups of lost disks, and those with conditions, that the node does not have, by name.
-func lostGroups(page statuspage.Page) []lostGroup {
+func lostGroups(page report.Node) []lostGroup {
 	lost := map[lostGroup]bool{}
 	for _, d := range page.LostDisks {
 		lost[lostGroup{d.Group, d.GroupUUID}] = true
@@ -104,7 +103,7 @@ func lostGroups(page statuspage.Page) []lostGroup {
 		}
 	}
 	maps.DeleteFunc(lost, func(l lostGroup, _ bool) bool {
-		return slices.ContainsFunc(page.Groups, func(g inventory.Group) bool { return g.UUID == l.UUID })
+		return slices.ContainsFunc(page.Groups, func(g report.Group) bool { return g.UUID == l.UUID })
 	})
 	return slices.SortedFunc(maps.Keys(lost), func(a, b lostGroup) int {
 		return cmp.Or(strings.Compare(string(a.Name), string(b.Name)), strings.Compare(string(a.UUID), string(b.UUID)))
@@ -112,8 +111,8 @@ func lostGroups(page statuspage.Page) []lostGroup {
 }
 
 // wipingIn sums the sizes of a group's deleted volumes by the namespace of their claims.
-func wipingIn(volumes []inventory.Volume, group lvm.VGUUID) map[string]inventory.Bytes {
-	sum := map[string]inventory.Bytes{}
+func wipingIn(volumes []report.Volume, group lvm.VGUUID) map[string]lvm.Bytes {
+	sum := map[string]lvm.Bytes{}
 	for _, v := range volumes {
 		if v.State == string(lvm.StateDeleting) && strings.HasPrefix(v.ID, string(group)+"/") {
 			namespace, _, _ := strings.Cut(v.Claim, "/")
@@ -144,7 +143,7 @@ func nodeTable(reports []nodeReport, wide bool) *terminal.Table {
 			t.Add(row...)
 		}
 		for _, l := range r.Lost {
-			found := conditionsOf(r, inventory.Group{Name: l.Name, UUID: l.UUID})
+			found := conditionsOf(r, report.Group{Name: l.Name, UUID: l.UUID})
 			found[groupLost] = true
 			t.Add(rowWithoutGroup(r, string(l.Name), words(found), string(l.UUID))[:len(t.Header)]...)
 		}
@@ -165,7 +164,7 @@ func rowWithoutGroup(r nodeReport, group, status, uuid string) []terminal.Cell {
 }
 
 // largestWords returns the largest volume that any class can get, or "-" if the group serves no class.
-func largestWords(sizes map[string]inventory.Bytes) string {
+func largestWords(sizes map[string]lvm.Bytes) string {
 	if len(sizes) == 0 {
 		return "-"
 	}
@@ -173,7 +172,7 @@ func largestWords(sizes map[string]inventory.Bytes) string {
 }
 
 // sizeWords lists sizes as "name=size".
-func sizeWords(sizes map[string]inventory.Bytes) string {
+func sizeWords(sizes map[string]lvm.Bytes) string {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
 		words = append(words, name+"="+sizes[name].String())
@@ -182,8 +181,8 @@ func sizeWords(sizes map[string]inventory.Bytes) string {
 }
 
 // wipingWords returns the total size of all namespaces' deleted volumes.
-func wipingWords(wiping map[string]inventory.Bytes) string {
-	var sum inventory.Bytes
+func wipingWords(wiping map[string]lvm.Bytes) string {
+	var sum lvm.Bytes
 	for _, size := range wiping {
 		sum += size
 	}
@@ -193,7 +192,7 @@ func wipingWords(wiping map[string]inventory.Bytes) string {
 	return sum.String()
 }
 
-func poolWords(pools []inventory.Pool) string {
+func poolWords(pools []report.Pool) string {
 	var words []string
 	for _, p := range pools {
 		words = append(words, p.Name+" "+share(p.Used, p.Size)+" of "+p.Size.String())
@@ -217,7 +216,7 @@ func groupHealth(r nodeReport, g groupReport) terminal.Cell {
 }
 
 // conditionsOf returns what is wrong with a group and its volumes.
-func conditionsOf(r nodeReport, g inventory.Group) map[string]bool {
+func conditionsOf(r nodeReport, g report.Group) map[string]bool {
 	found := map[string]bool{}
 	for _, f := range r.Conditions {
 		if f.IsOf(g) {
@@ -237,7 +236,7 @@ func orDash(text string) string {
 }
 
 // share returns a part of a whole in percent, rounded down.
-func share(part, whole inventory.Bytes) string {
+func share(part, whole lvm.Bytes) string {
 	if whole <= 0 {
 		return "0%"
 	}

@@ -9,18 +9,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // orphanRow is a volume or snapshot on a node's disks without an object in this cluster, as the node's driver reports it.
 type orphanRow struct {
 	Node     string    `json:"node"`
 	Compared time.Time `json:"compared,omitzero"` // when the driver compared its disks with the cluster
-	statuspage.Unreferenced
+	report.Unreferenced
 }
 
 // reasonUnknown is the reason of a row for a node that reports nothing, or not everything.
-const reasonUnknown statuspage.Reason = "unknown"
+const reasonUnknown report.Reason = "unknown"
 
 // comparisonLasts is the age from which a comparison is stale; it is longer than the drivers' interval.
 const comparisonLasts = 2 * time.Hour
@@ -47,7 +47,7 @@ func orphanRows(answers []answer) []orphanRow {
 	rows := []orphanRow{}
 	for _, a := range answers {
 		if gap := cmp.Or(a.gap(), a.comparisonGap()); gap != "" {
-			rows = append(rows, orphanRow{Node: a.node, Unreferenced: statuspage.Unreferenced{Reason: reasonUnknown, Text: gap}})
+			rows = append(rows, orphanRow{Node: a.node, Unreferenced: report.Unreferenced{Reason: reasonUnknown, Text: gap}})
 		}
 		if a.err != nil || a.page.Comparison == nil {
 			continue

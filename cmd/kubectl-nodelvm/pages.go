@@ -21,7 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // pagesAtOnce limits concurrent requests.
@@ -31,7 +31,7 @@ const pagesAtOnce = 16
 type answer struct {
 	node string
 	pod  string
-	page statuspage.Page // meaningless if err is not nil
+	page report.Node // meaningless if err is not nil
 	err  error
 }
 
@@ -53,7 +53,7 @@ func (a answer) gap() string {
 // groupsUnread returns why a node that answers lists no group at all, or "" if it could read them.
 func (a answer) groupsUnread() string {
 	for _, text := range a.page.Unknown {
-		if strings.HasPrefix(text, statuspage.UnknownGroups) {
+		if strings.HasPrefix(text, report.UnknownGroups) {
 			return text
 		}
 	}
@@ -90,13 +90,13 @@ func sortAnswers(list []answer) {
 }
 
 // page reads one node's status page through a port that the API server forwards to the driver's pod.
-func (c *cluster) page(ctx context.Context, pod *corev1.Pod, classes map[string]map[string]string) (page statuspage.Page, err error) {
+func (c *cluster) page(ctx context.Context, pod *corev1.Pod, classes map[string]map[string]string) (page report.Node, err error) {
 	if pod.Status.Phase != corev1.PodRunning {
 		return page, fmt.Errorf("the driver's pod %s is %s", pod.Name, pod.Status.Phase)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.nodeTimeout)
 	defer cancel()
-	target := url.URL{Scheme: "http", Host: "localhost", Path: statuspage.Path, RawQuery: statuspage.Query(classes).Encode()}
+	target := url.URL{Scheme: "http", Host: "localhost", Path: report.Path, RawQuery: report.Query(classes).Encode()}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return page, err
@@ -123,7 +123,7 @@ func withoutURL(err error) error {
 }
 
 // readPage parses the answer of the driver in a pod.
-func readPage(pod string, reply *http.Response) (page statuspage.Page, err error) {
+func readPage(pod string, reply *http.Response) (page report.Node, err error) {
 	if reply.StatusCode == http.StatusNotFound {
 		return page, fmt.Errorf("the driver in pod %s has no status page: it is older than this plugin", pod)
 	}
@@ -135,7 +135,7 @@ func readPage(pod string, reply *http.Response) (page statuspage.Page, err error
 		return page, fmt.Errorf("the answer of the driver in pod %s is larger than the status page of any node: more than %d bytes or %d values", pod, pageBytes, pageValues)
 	}
 	if err := json.Unmarshal(text, &page); err != nil {
-		return statuspage.Page{}, fmt.Errorf("cannot parse the answer of the driver in pod %s: %w", pod, err)
+		return report.Node{}, fmt.Errorf("cannot parse the answer of the driver in pod %s: %w", pod, err)
 	}
 	printable.Strings(reflect.ValueOf(&page).Elem())
 	return page, nil
@@ -163,5 +163,5 @@ func portOf(pod *corev1.Pod) string {
 			}
 		}
 	}
-	return statuspage.Port
+	return report.Port
 }

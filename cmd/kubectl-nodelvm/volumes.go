@@ -16,31 +16,31 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/pending"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // volumeRow is what `volumes` shows about one PersistentVolume, or about a deleted volume that is being wiped.
 type volumeRow struct {
-	Claim  string           `json:"claim,omitempty"` // namespace/name
-	Pods   []string         `json:"pods,omitempty"`  // that use the claim
-	Node   string           `json:"node"`
-	Volume string           `json:"logicalVolume,omitempty"` // group/volume, as LVM names it
-	Layout string           `json:"layout,omitempty"`
-	Pool   string           `json:"thinPool,omitempty"`
-	Size   inventory.Bytes  `json:"size"`
-	Used   *inventory.Bytes `json:"used,omitempty"`             // of a thin volume
-	Health []string         `json:"status"`                     // "ok", or what is wrong
-	Text   []string         `json:"messages,omitempty"`         // the same in sentences
-	PV     string           `json:"persistentVolume,omitempty"` // empty if it is deleted
-	Handle string           `json:"handle"`
+	Claim  string     `json:"claim,omitempty"` // namespace/name
+	Pods   []string   `json:"pods,omitempty"`  // that use the claim
+	Node   string     `json:"node"`
+	Volume string     `json:"logicalVolume,omitempty"` // group/volume, as LVM names it
+	Layout string     `json:"layout,omitempty"`
+	Pool   string     `json:"thinPool,omitempty"`
+	Size   lvm.Bytes  `json:"size"`
+	Used   *lvm.Bytes `json:"used,omitempty"`             // of a thin volume
+	Health []string   `json:"status"`                     // "ok", or what is wrong
+	Text   []string   `json:"messages,omitempty"`         // the same in sentences
+	PV     string     `json:"persistentVolume,omitempty"` // empty if it is deleted
+	Handle string     `json:"handle"`
 
-	Class        string                `json:"storageClass,omitempty"`
-	Created      time.Time             `json:"created,omitzero"`
-	FileSystem   *inventory.FileSystem `json:"fileSystem,omitempty"` // of a mounted volume
-	LastSnapshot time.Time             `json:"lastSnapshot,omitzero"`
-	Encryption   string                `json:"encryption,omitempty"` // "luks2"; empty: none
-	KeySecret    string                `json:"keySecret,omitempty"`  // namespace/name of the Secret that opens an encrypted volume
+	Class        string             `json:"storageClass,omitempty"`
+	Created      time.Time          `json:"created,omitzero"`
+	FileSystem   *report.FileSystem `json:"fileSystem,omitempty"` // of a mounted volume
+	LastSnapshot time.Time          `json:"lastSnapshot,omitzero"`
+	Encryption   string             `json:"encryption,omitempty"` // "luks2"; empty: none
+	KeySecret    string             `json:"keySecret,omitempty"`  // namespace/name of the Secret that opens an encrypted volume
 }
 
 func (c *command) volumesCommand() *cobra.Command {
@@ -102,7 +102,7 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 	rows := []volumeRow{}
 	for _, pv := range volumes {
 		size := pv.Spec.Capacity[corev1.ResourceStorage]
-		row := volumeRow{Claim: claimOf(&pv), Node: pending.NodeOf(&pv), PV: pv.Name, Handle: pv.Spec.CSI.VolumeHandle, Size: inventory.Bytes(size.Value()),
+		row := volumeRow{Claim: claimOf(&pv), Node: pending.NodeOf(&pv), PV: pv.Name, Handle: pv.Spec.CSI.VolumeHandle, Size: lvm.Bytes(size.Value()),
 			Class: pv.Spec.StorageClassName, Created: pv.CreationTimestamp.Time, Encryption: pv.Spec.CSI.VolumeAttributes[api.AttributeEncryption], KeySecret: keySecretOf(&pv)}
 		if pv.Status.Phase == corev1.VolumeBound {
 			for _, u := range users[row.Claim] {
@@ -171,7 +171,7 @@ func (r *volumeRow) sick(word, text string) {
 
 // fill adds what the volume's node reports.
 func (r *volumeRow) fill(pv *corev1.PersistentVolume, a answer) {
-	i := slices.IndexFunc(a.page.Volumes, func(v inventory.Volume) bool { return v.ID == r.Handle })
+	i := slices.IndexFunc(a.page.Volumes, func(v report.Volume) bool { return v.ID == r.Handle })
 	for _, f := range a.page.Conditions {
 		if i < 0 && f.Volume == r.Handle {
 			r.sick(f.Type, f.Text)

@@ -13,8 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // waitingShop returns the sound cluster with pod db-0, whose claim log is bound on node-2, and whose claim data waits.
@@ -160,7 +159,7 @@ func TestWhyAddsUpWaitingClaims(t *testing.T) {
 	w.classes = append(w.classes, class("other", map[string]string{"volumeGroup": "vg-data"}))
 	w.claims[1].Spec.StorageClassName = ptr.To("other")
 	for i := range w.answers {
-		w.answers[i].page.Classes = append(w.answers[i].page.Classes, statuspage.Class{Name: "other", Offers: w.answers[i].page.Classes[0].Offers})
+		w.answers[i].page.Classes = append(w.answers[i].page.Classes, report.Class{Name: "other", Offers: w.answers[i].page.Classes[0].Offers})
 	}
 	if got := explained(t, w, "data"); !strings.Contains(got, "request 90 GiB together, and volume group vg-data has 80 GiB free") {
 		t.Errorf("of two classes:\n%s", got)
@@ -211,7 +210,7 @@ func TestWhyIsBoundedAndPrintable(t *testing.T) {
 	for range 100 {
 		w.nodes = append(w.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "evil\x1b[2J"}})
 	}
-	w.answers[0].page.Classes[0].Offers[0] = inventory.Offer{Group: "vg-data", Obstacle: "forged\nline"}
+	w.answers[0].page.Classes[0].Offers[0] = report.Offer{Group: "vg-data", Obstacle: "forged\nline"}
 	got := explained(t, w, "data")
 	if strings.ContainsAny(got, "\x1b") || strings.Contains(got, "\nline") {
 		t.Errorf("the text has a control character of a node:\n%q", got)

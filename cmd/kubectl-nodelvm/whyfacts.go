@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
@@ -251,7 +251,7 @@ func (w *whyFacts) addOthers(f *pending.Facts, pod *corev1.Pod) {
 		}
 		known := slices.ContainsFunc(f.Waiting, func(x pending.Waiting) bool { return x.Name == name })
 		if class := w.class(other); !known && isProvisioned(other, class) {
-			f.Waiting = append(f.Waiting, pending.Waiting{Name: name, Class: class.Name, Size: inventory.Bytes(other.Spec.Resources.Requests.Storage().Value())})
+			f.Waiting = append(f.Waiting, pending.Waiting{Name: name, Class: class.Name, Size: lvm.Bytes(other.Spec.Resources.Requests.Storage().Value())})
 		}
 	}
 }
@@ -290,7 +290,7 @@ func (w *whyFacts) node(node corev1.Node, f pending.Facts) pending.Node {
 	if len(n.Offers) == 0 && n.Refused == "" && a.gap() != "" { // the group may be on a disk that the driver cannot read
 		n.Unknown = a.gap()
 	}
-	n.Wiping, n.Free, n.OnlyGroup = a.page.WipeBacklog, map[inventory.VGName]inventory.Bytes{}, map[string]inventory.VGName{}
+	n.Wiping, n.Free, n.OnlyGroup = a.page.WipeBacklog, map[lvm.VGName]lvm.Bytes{}, map[string]lvm.VGName{}
 	for _, g := range a.page.Groups {
 		n.Free[g.Name] = g.Free
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/node"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // adoptOptions are the flags of `nodelvm adopt`.
@@ -103,7 +103,7 @@ func (o *adoptOptions) adopt(ctx context.Context, a *adminSession, args []string
 // adoptAll returns the manifests of each orphan, with its former claim. It skips orphans that share a claim, because only an
 // admin can choose one: the claim would get any of them, and its pod would write to data that may be outdated.
 func adoptAll(found []kube.Orphan, manifests func(kube.Orphan) (string, error)) (text string, err error) {
-	found = slices.DeleteFunc(found, func(o kube.Orphan) bool { return o.Reason != statuspage.ReasonUnreferenced || o.Snapshot })
+	found = slices.DeleteFunc(found, func(o kube.Orphan) bool { return o.Reason != report.ReasonUnreferenced || o.Snapshot })
 	of := map[string][]string{} // volumes by claim
 	for _, orphan := range found {
 		of[orphan.Claim] = append(of[orphan.Claim], string(orphan.Group)+"/"+orphan.ID.LV)

@@ -16,7 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // Interval at which the driver asks the API server for the cluster's UID, and time limit for one request.
@@ -103,7 +103,7 @@ func clusterOf(agent *kube.Agent) controller.Cluster {
 }
 
 // comparisonOf returns the agent's part of the status document; nil without an agent.
-func comparisonOf(agent *kube.Agent) func() *statuspage.Comparison {
+func comparisonOf(agent *kube.Agent) func() *report.Comparison {
 	if agent == nil {
 		return nil
 	}

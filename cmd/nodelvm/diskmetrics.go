@@ -3,7 +3,8 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 var (
@@ -17,9 +18,9 @@ func pvDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 // collectDisks reports the disks of all groups, and the lost disks of lost groups.
-func collectDisks(out chan<- prometheus.Metric, inv inventory.Inventory) {
+func collectDisks(out chan<- prometheus.Metric, inv report.Inventory) {
 	seen := map[string]bool{} // a duplicate group has the same physical volumes, and a series must be unique
-	tell := func(vg inventory.VGName, vgUUID inventory.VGUUID, uuid string, disk inventory.Disk, size inventory.Bytes, missing bool) {
+	tell := func(vg lvm.VGName, vgUUID lvm.VGUUID, uuid string, disk report.Disk, size lvm.Bytes, missing bool) {
 		if seen[uuid] {
 			return
 		}
@@ -38,11 +39,11 @@ func collectDisks(out chan<- prometheus.Metric, inv inventory.Inventory) {
 	}
 	for _, g := range inv.Groups {
 		for _, pv := range g.PVs {
-			disk := inventory.Disk{Path: pv.Device}
+			disk := report.Disk{Path: pv.Device}
 			if pv.Disk != nil {
 				disk = *pv.Disk
 			}
-			tell(g.Name, g.UUID, pv.UUID, disk, inventory.Bytes(pv.Extents)*g.ExtentSize, pv.Missing || pv.Unresponsive)
+			tell(g.Name, g.UUID, pv.UUID, disk, lvm.Bytes(pv.Extents)*g.ExtentSize, pv.Missing || pv.Unresponsive)
 		}
 	}
 	for _, d := range inv.LostDisks {

@@ -6,14 +6,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // TestDiskMetrics: present, missing and lost disks have their series, once.
 func TestDiskMetrics(t *testing.T) {
-	disk := &inventory.Disk{Path: "/dev/sdb", Model: "M", Serial: "S", Slot: "3"}
-	group := inventory.Group{Name: "vg", UUID: "u", ExtentSize: 4, PVs: []inventory.PV{{UUID: "a", Device: "/dev/sda", Extents: 10}, {UUID: "b", Extents: 5, Missing: true, Disk: disk}}}
-	host := fixedInventory{inventory.Inventory{Groups: []inventory.Group{group, group}, LostDisks: []inventory.LostDisk{{PV: "c", Group: "old", GroupUUID: "o", Disk: *disk}}}}
+	disk := &report.Disk{Path: "/dev/sdb", Model: "M", Serial: "S", Slot: "3"}
+	group := report.Group{Name: "vg", UUID: "u", ExtentSize: 4, PVs: []report.PV{{UUID: "a", Device: "/dev/sda", Extents: 10}, {UUID: "b", Extents: 5, Missing: true, Disk: disk}}}
+	host := fixedInventory{report.Inventory{Groups: []report.Group{group, group}, LostDisks: []report.LostDisk{{PV: "c", Group: "old", GroupUUID: "o", Disk: *disk}}}}
 	want := `nodelvm_physical_volume_info{device="/dev/sda",model="",pv_uuid="a",serial="",slot="",vg="vg",vg_uuid="u"} 1
 nodelvm_physical_volume_info{device="/dev/sdb",model="M",pv_uuid="b",serial="S",slot="3",vg="vg",vg_uuid="u"} 1
 nodelvm_physical_volume_info{device="/dev/sdb",model="M",pv_uuid="c",serial="S",slot="3",vg="old",vg_uuid="o"} 1

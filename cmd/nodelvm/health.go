@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // readyTimeout limits a check that the driver can read LVM's metadata. An unresponsive disk does not return an error.
@@ -118,7 +118,7 @@ func newHTTPHandler(ready func(context.Context) error, p pages) http.Handler {
 		mux.Handle("GET "+readyPath+"/"+name, readyHandler(sidecarAnswers(name, address)))
 	}
 	if p.status != nil {
-		mux.Handle("GET "+statuspage.Path, p.guard(p.status))
+		mux.Handle("GET "+report.Path, p.guard(p.status))
 	}
 	return mux
 }

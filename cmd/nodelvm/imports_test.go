@@ -54,7 +54,7 @@ func TestImports(t *testing.T) {
 }
 
 // commands are the packages under those that work on volume groups: they read, plan, and run single commands.
-var commands = []string{"lvm", "lvm/inventory", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm", "lvm/internal/lvmcmd"}
+var commands = []string{"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm", "lvm/internal/lvmcmd"}
 
 // changes are the packages under those that change volume groups by several commands.
 var changes = slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed", "lvm/internal/engine"})
@@ -62,35 +62,35 @@ var changes = slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/inter
 // layers are the packages of this module that the vocabulary and each package of the engine may use.
 var layers = map[string][]string{
 	"api":                   {},
-	"lvm":                   {"lvm/inventory"},
-	"lvm/inventory":         {},
+	"lvm":                   {},
+	"report":                {"lvm"},
 	"lvm/tail":              {},
-	"lvm/internal/accepted": {"lvm", "lvm/inventory"},
-	"lvm/internal/ondisk":   {"lvm", "lvm/inventory", "lvm/internal/accepted"},
-	"lvm/internal/alloc":    {"lvm", "lvm/inventory"},
-	"lvm/internal/dm":       {"lvm", "lvm/inventory", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk"},
-	"lvm/internal/lvmcmd":   {"lvm", "lvm/inventory", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm"},
+	"lvm/internal/accepted": {"lvm"},
+	"lvm/internal/ondisk":   {"lvm", "lvm/internal/accepted"},
+	"lvm/internal/alloc":    {"lvm"},
+	"lvm/internal/dm":       {"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk"},
+	"lvm/internal/lvmcmd":   {"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm"},
 	"lvm/internal/oplock":   commands,
-	"lvm/internal/zeroed":   {"lvm", "lvm/inventory", "lvm/internal/alloc"},
-	"lvm/internal/reserve":  {"lvm", "lvm/inventory", "lvm/internal/alloc"},
+	"lvm/internal/zeroed":   {"lvm", "lvm/internal/alloc"},
+	"lvm/internal/reserve":  {"lvm", "lvm/internal/alloc"},
 	"lvm/internal/engine":   slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed"}),
 	"lvm/internal/ready":    changes,
-	"lvm/internal/wipe":     changes,
-	"lvm/internal/health":   changes,
+	"lvm/internal/wipe":     slices.Concat(changes, []string{"report"}),
+	"lvm/internal/health":   slices.Concat(changes, []string{"report"}),
 	"lvm/internal/thinpool": slices.Concat(changes, []string{"lvm/internal/reserve"}),
 	"lvm/internal/prepare":  slices.Concat(changes, []string{"lvm/internal/reserve", "lvm/internal/thinpool"}),
-	"lvm/internal/recovery": slices.Concat(changes, []string{"lvm/internal/wipe"}),
-	"lvm/host": slices.Concat(changes, []string{"lvm/internal/reserve", "lvm/internal/ready", "lvm/internal/wipe", "lvm/internal/health",
+	"lvm/internal/recovery": slices.Concat(changes, []string{"report", "lvm/internal/wipe"}),
+	"lvm/host": slices.Concat(changes, []string{"report", "lvm/internal/reserve", "lvm/internal/ready", "lvm/internal/wipe", "lvm/internal/health",
 		"lvm/internal/thinpool", "lvm/internal/prepare", "lvm/internal/recovery"}),
-	"node/luks":  {"lvm", "lvm/inventory", "lvm/tail"},
-	"node/disks": {"lvm/inventory"},
-	"node/trim":  {"lvm", "lvm/inventory"},
+	"node/luks":  {"lvm", "lvm/tail"},
+	"node/disks": {"lvm", "report"},
+	"node/trim":  {"lvm"},
 	printable:    {},
 	terminal:     {printable},
 }
 
 // shared is the vocabulary: the packages that controller, node, kube, the commands and kubectl's plugin have in common.
-var shared = map[string]bool{module + "api": true, module + "lvm": true, module + "lvm/inventory": true, module + "statuspage": true, module + "pending": true}
+var shared = map[string]bool{module + "api": true, module + "lvm": true, module + "report": true, module + "pending": true}
 
 // kubeLayers are the packages that each package of the API part may use, beside the vocabulary. What acts for one node does not know what
 // acts for the cluster.
@@ -131,7 +131,7 @@ func forbidden(name, dep string, standard bool) string {
 		}
 	}
 	switch name {
-	case "statuspage", "cmd/kubectl-nodelvm", dashboard:
+	case "cmd/kubectl-nodelvm", dashboard:
 		if ours && !shared[dep] && (name != "cmd/kubectl-nodelvm" || dep != module+dashboard && dep != module+printable && dep != module+terminal) {
 			return "the plugin runs on users' machines, with the vocabulary alone"
 		}
@@ -245,8 +245,8 @@ func TestImportRulesCanFail(t *testing.T) {
 		{"kube/kubeclient", module + "kube", false},
 		{"kube", module + "controller", false},
 		{"controller", "k8s.io/client-go/rest", false},
-		{"statuspage", "k8s.io/client-go/rest", false},
-		{"statuspage", module + "kube", false},
+		{"report", "k8s.io/client-go/rest", false},
+		{"report", module + "kube", false},
 		{"api", module + "lvm", false},
 		{"api", "k8s.io/api/core/v1", false},
 		{"cmd/kubectl-nodelvm", module + "lvm/host", false},

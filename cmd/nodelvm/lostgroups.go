@@ -8,14 +8,14 @@ import (
 	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // lostGroups finds the volume groups that are not on this node although bound claims have volumes in them. Neither LVM nor the kernel
 // shows such a group: the PersistentVolumes name it, and the record of the node's disks says what it was on.
 type lostGroups struct {
 	holdings func(context.Context) (lvm.ManagedVolumes, error)
-	disks    func(lvm.VGUUID) []inventory.LostDisk
+	disks    func(lvm.VGUUID) []report.LostDisk
 	claimed  func() []lvm.Volume // volumes of bound claims that may be missing; nil: no API server
 }
 
@@ -35,7 +35,7 @@ func (l *lostGroups) Health(ctx context.Context) ([]lvm.Condition, error) {
 	return lostConditions(claimed, held, l.disks), nil
 }
 
-func lostConditions(claimed []lvm.Volume, held lvm.ManagedVolumes, disksOf func(lvm.VGUUID) []inventory.LostDisk) []lvm.Condition {
+func lostConditions(claimed []lvm.Volume, held lvm.ManagedVolumes, disksOf func(lvm.VGUUID) []report.LostDisk) []lvm.Condition {
 	lost := map[lvm.VGUUID][]lvm.Volume{}
 	var order []lvm.VGUUID
 	for _, v := range claimed {
@@ -56,7 +56,7 @@ func lostConditions(claimed []lvm.Volume, held lvm.ManagedVolumes, disksOf func(
 }
 
 // conditionsOfLost describes one lost group. The record has its last name; a PersistentVolume, the one at the volume's creation.
-func conditionsOfLost(vg lvm.VGUUID, volumes []lvm.Volume, disks []inventory.LostDisk, unread []string) []lvm.Condition {
+func conditionsOfLost(vg lvm.VGUUID, volumes []lvm.Volume, disks []report.LostDisk, unread []string) []lvm.Condition {
 	name, on := volumes[0].Group, ""
 	var pvs []string
 	for _, d := range disks {

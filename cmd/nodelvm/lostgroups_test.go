@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 const goneGroup = lvm.VGUUID("GONEGR-0000-0000-0000-0000-0000-000001")
@@ -18,11 +18,11 @@ func TestLostGroup(t *testing.T) {
 		return lvm.Volume{ID: lvm.ID{VG: vg, LV: name}, UUID: "uuid-" + name, Name: name, Claim: "shop/" + name, Group: "vg-then"}
 	}
 	claimed := []lvm.Volume{volume(goneGroup, "pvc-1"), volume("here", "pvc-2"), volume(goneGroup, "pvc-3")}
-	record := map[lvm.VGUUID][]inventory.LostDisk{goneGroup: {{PV: "PV-UUID-1", Group: "vg-data", GroupUUID: goneGroup}}}
+	record := map[lvm.VGUUID][]report.LostDisk{goneGroup: {{PV: "PV-UUID-1", Group: "vg-data", GroupUUID: goneGroup}}}
 	held := lvm.ManagedVolumes{Groups: map[lvm.VGUUID]bool{"here": true}}
 	lost := &lostGroups{
 		holdings: func(context.Context) (lvm.ManagedVolumes, error) { return held, nil },
-		disks:    func(vg lvm.VGUUID) []inventory.LostDisk { return record[vg] },
+		disks:    func(vg lvm.VGUUID) []report.LostDisk { return record[vg] },
 		claimed:  func() []lvm.Volume { return claimed },
 	}
 	find := func() (texts string) {

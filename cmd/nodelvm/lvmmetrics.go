@@ -8,7 +8,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // newCommandMetrics returns an observer of LVM commands.
@@ -66,11 +66,11 @@ func (c lvmCollector) Describe(descs chan<- *prometheus.Desc) {
 }
 
 // backlogsOf returns the backlogs, and an empty one for each group without one: alerts on a constant backlog need the zeroes.
-func backlogsOf(m host.Metrics) []inventory.Backlog {
+func backlogsOf(m host.Metrics) []report.Backlog {
 	all := slices.Clone(m.Backlogs)
 	for _, g := range m.Groups {
-		if !slices.ContainsFunc(all, func(b inventory.Backlog) bool { return b.UUID == g.UUID }) {
-			all = append(all, inventory.Backlog{Group: g.Name, UUID: g.UUID})
+		if !slices.ContainsFunc(all, func(b report.Backlog) bool { return b.UUID == g.UUID }) {
+			all = append(all, report.Backlog{Group: g.Name, UUID: g.UUID})
 		}
 	}
 	return all

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // TestLVMMetrics: every figure of a Host has its metric.
@@ -20,7 +20,7 @@ func TestLVMMetrics(t *testing.T) {
 			Groups: []host.GroupMetrics{{Name: "vg", UUID: "u", Size: 100, Free: 40, Volumes: 2, Hung: 3 * time.Second,
 				Pools: []lvm.PoolMetrics{{Name: "p", Size: 50, Used: 20, MetadataSize: 8, MetadataUsed: 2, Promised: 70, Grown: 3}}}},
 			Volumes:     map[lvm.VolumeState]int{lvm.StateReady: 2},
-			Backlogs:    []inventory.Backlog{{Group: "vg", UUID: "u", Namespace: "shop", Volumes: 2, Bytes: 5, Held: 9}},
+			Backlogs:    []report.Backlog{{Group: "vg", UUID: "u", Namespace: "shop", Volumes: 2, Bytes: 5, Held: 9}},
 			WipeBacklog: 5, InFlight: 1, ReaderOff: true,
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nodelvm/nodelvm/lvm/host"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // modules are the device-mapper modules that layouts need.
-var modules = []string{statuspage.ModuleDM, statuspage.ModuleThinPool, statuspage.ModuleRAID, statuspage.ModuleCrypt}
+var modules = []string{report.ModuleDM, report.ModuleThinPool, report.ModuleRAID, report.ModuleCrypt}
 
 // nodeChecks reads facts about the node that only a process in the driver's container can see.
 type nodeChecks struct {
@@ -23,11 +23,11 @@ type nodeChecks struct {
 	modules    string // /lib/modules
 	mountinfo  string // this process's (proc_pid_mountinfo(5))
 	kubeletDir string
-	registered func() statuspage.Registration
+	registered func() report.Registration
 }
 
 // run reads them now; unknown explains, in sentences, what it cannot read.
-func (c nodeChecks) run() (checks statuspage.Checks, unknown []string) {
+func (c nodeChecks) run() (checks report.Checks, unknown []string) {
 	checks.Registration = c.registered()
 	var release unix.Utsname
 	err := unix.Uname(&release)
@@ -46,27 +46,27 @@ func (c nodeChecks) run() (checks statuspage.Checks, unknown []string) {
 }
 
 // moduleStates returns for each module whether the kernel has it, or /lib/modules does.
-func (c nodeChecks) moduleStates(release string) ([]statuspage.Module, error) {
+func (c nodeChecks) moduleStates(release string) ([]report.Module, error) {
 	set, err := host.ReadModules(c.sys, c.modules, release)
 	if err != nil {
 		return nil, err
 	}
-	var list []statuspage.Module
+	var list []report.Module
 	for _, name := range modules {
-		state := statuspage.ModuleMissing
+		state := report.ModuleMissing
 		if set.IsLoaded(name) {
-			state = statuspage.ModuleLoaded
+			state = report.ModuleLoaded
 		} else if set.IsLoadable(name) {
-			state = statuspage.ModuleAvailable
+			state = report.ModuleAvailable
 		}
-		list = append(list, statuspage.Module{Name: name, State: state})
+		list = append(list, report.Module{Name: name, State: state})
 	}
 	return list, nil
 }
 
 // kubelet checks the kubelet's root directory, and its mount.
-func (c nodeChecks) kubelet() (statuspage.KubeletDir, error) {
-	found := statuspage.KubeletDir{Path: c.kubeletDir, Propagation: statuspage.PropagationUnknown}
+func (c nodeChecks) kubelet() (report.KubeletDir, error) {
+	found := report.KubeletDir{Path: c.kubeletDir, Propagation: report.PropagationUnknown}
 	pods := filepath.Join(c.kubeletDir, "pods")
 	if info, err := os.Stat(pods); err == nil {
 		found.Used = info.IsDir()
@@ -113,7 +113,7 @@ func (c nodeChecks) badLink(path string) string {
 	if err != nil {
 		return target // the container does not have it
 	}
-	if over, err := c.mountOver(resolved); err != nil || propagation(over.Optional) == statuspage.PropagationShared {
+	if over, err := c.mountOver(resolved); err != nil || propagation(over.Optional) == report.PropagationShared {
 		return ""
 	}
 	return target
@@ -123,26 +123,26 @@ func (c nodeChecks) badLink(path string) string {
 // does that, and the driver's mounts reach the pods' directory.
 func (c nodeChecks) mountable() error {
 	switch r := c.registered(); r.State {
-	case statuspage.RegistrationWaiting:
+	case report.RegistrationWaiting:
 		return fmt.Errorf("the kubelet has not registered the driver yet: its root directory (--root-dir) must be %s", c.kubeletDir)
-	case statuspage.RegistrationRefused:
+	case report.RegistrationRefused:
 		return fmt.Errorf("the kubelet refused the registration of the driver: %s", r.Error)
-	case statuspage.RegistrationDone, statuspage.RegistrationElsewhere:
+	case report.RegistrationDone, report.RegistrationElsewhere:
 	}
 	if target := c.badLink(filepath.Join(c.kubeletDir, "pods")); target != "" {
-		return errors.New(statuspage.DescribePodsLink(c.kubeletDir, target))
+		return errors.New(report.DescribePodsLink(c.kubeletDir, target))
 	}
 	return nil
 }
 
 // propagation parses the optional fields of a mount: `shared:N`, `master:N`.
-func propagation(fields string) statuspage.Propagation {
+func propagation(fields string) report.Propagation {
 	switch {
 	case strings.Contains(fields, "shared:"):
-		return statuspage.PropagationShared
+		return report.PropagationShared
 	case strings.Contains(fields, "master:"):
-		return statuspage.PropagationSlave
+		return report.PropagationSlave
 	default:
-		return statuspage.PropagationPrivate
+		return report.PropagationPrivate
 	}
 }

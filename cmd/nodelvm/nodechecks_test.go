@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // place writes a file below dir.
@@ -25,7 +25,7 @@ func place(t *testing.T, dir, name, text string) {
 func TestModuleStates(t *testing.T) {
 	dir := t.TempDir()
 	check := nodeChecks{sys: filepath.Join(dir, "sys"), modules: filepath.Join(dir, "modules")}
-	states := func() (list []statuspage.ModuleState) {
+	states := func() (list []report.ModuleState) {
 		found, err := check.moduleStates("6.1")
 		if err != nil {
 			t.Fatal(err)
@@ -38,19 +38,19 @@ func TestModuleStates(t *testing.T) {
 		}
 		return list
 	}
-	expect := func(want ...statuspage.ModuleState) {
+	expect := func(want ...report.ModuleState) {
 		t.Helper()
 		if got := states(); !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	expect(statuspage.ModuleMissing, statuspage.ModuleMissing, statuspage.ModuleMissing, statuspage.ModuleMissing)
+	expect(report.ModuleMissing, report.ModuleMissing, report.ModuleMissing, report.ModuleMissing)
 	place(t, check.modules, "6.1/modules.builtin", "kernel/drivers/md/dm-mod.ko\n")
 	place(t, check.modules, "6.1/modules.dep", "kernel/drivers/md/dm_thin_pool.ko.xz: kernel/drivers/md/dm-bufio.ko.xz\nkernel/drivers/md/dm-crypt.ko:\n")
 	place(t, check.modules, "6.1/kernel/drivers/md/dm_thin_pool.ko.xz", "") // the file of dm-crypt is away
-	expect(statuspage.ModuleLoaded, statuspage.ModuleAvailable, statuspage.ModuleMissing, statuspage.ModuleMissing)
+	expect(report.ModuleLoaded, report.ModuleAvailable, report.ModuleMissing, report.ModuleMissing)
 	place(t, check.sys, "module/dm_raid/refcnt", "0\n")
-	expect(statuspage.ModuleLoaded, statuspage.ModuleAvailable, statuspage.ModuleLoaded, statuspage.ModuleMissing)
+	expect(report.ModuleLoaded, report.ModuleAvailable, report.ModuleLoaded, report.ModuleMissing)
 }
 
 func TestKubeletDir(t *testing.T) {
@@ -61,15 +61,15 @@ func TestKubeletDir(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, mounts string
-		want         statuspage.Propagation
+		want         report.Propagation
 		mount        string
 	}{
-		{"Bidirectional", root + mounted(" shared:7 master:1"), statuspage.PropagationShared, kubelet},
-		{"HostToContainer", root + mounted(" master:1"), statuspage.PropagationSlave, kubelet},
-		{"None", root + mounted(""), statuspage.PropagationPrivate, kubelet},
-		{"not mounted", root, statuspage.PropagationPrivate, "/"},
-		{"mounted over", root + mounted(" shared:7") + mounted(""), statuspage.PropagationPrivate, kubelet},
-		{"a pod's own mount within", root + mounted(" shared:7") + "3 2 0:9 / " + kubelet + "/pods/x rw - tmpfs tmpfs rw\n", statuspage.PropagationShared, kubelet},
+		{"Bidirectional", root + mounted(" shared:7 master:1"), report.PropagationShared, kubelet},
+		{"HostToContainer", root + mounted(" master:1"), report.PropagationSlave, kubelet},
+		{"None", root + mounted(""), report.PropagationPrivate, kubelet},
+		{"not mounted", root, report.PropagationPrivate, "/"},
+		{"mounted over", root + mounted(" shared:7") + mounted(""), report.PropagationPrivate, kubelet},
+		{"a pod's own mount within", root + mounted(" shared:7") + "3 2 0:9 / " + kubelet + "/pods/x rw - tmpfs tmpfs rw\n", report.PropagationShared, kubelet},
 	} {
 		place(t, kubelet, "mountinfo", test.mounts)
 		check := nodeChecks{mountinfo: filepath.Join(kubelet, "mountinfo"), kubeletDir: kubelet}
@@ -78,8 +78,8 @@ func TestKubeletDir(t *testing.T) {
 			t.Errorf("%s: %+v, %v", test.name, got, err)
 		}
 	}
-	registered := func() statuspage.Registration {
-		return statuspage.Registration{State: statuspage.RegistrationElsewhere}
+	registered := func() report.Registration {
+		return report.Registration{State: report.RegistrationElsewhere}
 	}
 	elsewhere, pods := t.TempDir(), filepath.Join(kubelet, "pods")
 	for _, test := range []struct{ name, target, mounts, want string }{
@@ -108,7 +108,7 @@ func TestKubeletDir(t *testing.T) {
 		t.Errorf("in use: %+v, %v", got, err)
 	}
 	check.mountinfo = filepath.Join(kubelet, "none")
-	if got, err := check.kubelet(); err == nil || got.Propagation != statuspage.PropagationUnknown {
+	if got, err := check.kubelet(); err == nil || got.Propagation != report.PropagationUnknown {
 		t.Errorf("unreadable: %+v, %v", got, err)
 	}
 }

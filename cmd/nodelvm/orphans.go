@@ -17,7 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // adminDir is the LVM_SYSTEM_DIR of these commands; the driver has another one.
@@ -135,12 +135,12 @@ func (c orphanCollector) Collect(out chan<- prometheus.Metric) {
 	if c.agent == nil {
 		return
 	}
-	count, size := map[statuspage.Reason]float64{}, map[statuspage.Reason]float64{}
+	count, size := map[report.Reason]float64{}, map[report.Reason]float64{}
 	for _, o := range c.agent.Orphans() {
 		count[o.Reason]++
 		size[o.Reason] += float64(o.Size)
 	}
-	for _, kind := range statuspage.Reasons {
+	for _, kind := range report.Reasons {
 		out <- prometheus.MustNewConstMetric(orphanCount, prometheus.GaugeValue, count[kind], string(kind))
 		out <- prometheus.MustNewConstMetric(orphanBytes, prometheus.GaugeValue, size[kind], string(kind))
 	}

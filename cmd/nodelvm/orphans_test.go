@@ -9,13 +9,13 @@ import (
 
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 func TestOrphansArePrinted(t *testing.T) {
 	found := []kube.Orphan{{
 		ManagedVolume: lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "u", LV: "pvc-1"}, Group: "vg", Size: lvm.GiB, Claim: "shop/data"}},
-		Reason:        statuspage.ReasonAbandoned, Why: "its claim now uses another volume",
+		Reason:        report.ReasonAbandoned, Why: "its claim now uses another volume",
 	}}
 	var table, rows, none bytes.Buffer
 	if err := printOrphans(&table, found); err != nil {
@@ -90,14 +90,14 @@ func TestVolumeName(t *testing.T) {
 
 // TestAdoptAll: who had several volumes gets none by itself.
 func TestAdoptAll(t *testing.T) {
-	orphan := func(lv, claim string, kind statuspage.Reason) kube.Orphan {
+	orphan := func(lv, claim string, kind report.Reason) kube.Orphan {
 		return kube.Orphan{ManagedVolume: lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "u", LV: lv}, Group: "vg", Claim: claim}}, Reason: kind}
 	}
-	snapshot := orphan("snap", "", statuspage.ReasonUnreferenced)
+	snapshot := orphan("snap", "", report.ReasonUnreferenced)
 	snapshot.Snapshot = true
-	found := []kube.Orphan{orphan("old", "shop/a", statuspage.ReasonUnreferenced), orphan("one", "shop/b", statuspage.ReasonUnreferenced), orphan("new", "shop/a", statuspage.ReasonUnreferenced),
-		orphan("x", "", statuspage.ReasonUnreferenced), orphan("y", "", statuspage.ReasonUnreferenced), orphan("gone", "shop/b", statuspage.ReasonAbandoned),
-		orphan("theirs", "shop/c", statuspage.ReasonOtherCluster), snapshot}
+	found := []kube.Orphan{orphan("old", "shop/a", report.ReasonUnreferenced), orphan("one", "shop/b", report.ReasonUnreferenced), orphan("new", "shop/a", report.ReasonUnreferenced),
+		orphan("x", "", report.ReasonUnreferenced), orphan("y", "", report.ReasonUnreferenced), orphan("gone", "shop/b", report.ReasonAbandoned),
+		orphan("theirs", "shop/c", report.ReasonOtherCluster), snapshot}
 	text, err := adoptAll(found, func(o kube.Orphan) (string, error) { return o.ID.LV + " ", nil })
 	if text != "one x y " {
 		t.Errorf("it prints %q", text)

@@ -11,7 +11,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // csiVersions are the CSI versions that the driver reports to the kubelet, which compares the major number.
@@ -29,16 +29,16 @@ type registrar struct {
 // registered has the kubelet's last answer.
 type registered struct {
 	mu  sync.Mutex
-	now statuspage.Registration
+	now report.Registration
 }
 
-func (r *registered) set(now statuspage.Registration) {
+func (r *registered) set(now report.Registration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now = now
 }
 
-func (r *registered) get() statuspage.Registration {
+func (r *registered) get() report.Registration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now
@@ -55,10 +55,10 @@ func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*regist
 
 func (r *registrar) NotifyRegistrationStatus(ctx context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	if s.GetPluginRegistered() {
-		r.heard.set(statuspage.Registration{State: statuspage.RegistrationDone})
+		r.heard.set(report.Registration{State: report.RegistrationDone})
 		r.log.InfoContext(ctx, "registered with the kubelet", "driver", api.DriverName)
 	} else {
-		r.heard.set(statuspage.Registration{State: statuspage.RegistrationRefused, Error: s.GetError()})
+		r.heard.set(report.Registration{State: report.RegistrationRefused, Error: s.GetError()})
 		r.log.ErrorContext(ctx, "the kubelet refused the registration and will ask again", "error", s.GetError())
 	}
 	return &registration.RegistrationStatusResponse{}, nil

@@ -22,7 +22,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/node"
 	"github.com/nodelvm/nodelvm/node/luks"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // systemDir is the directory of the driver's own lvm.conf; no other process uses it.
@@ -69,9 +69,9 @@ func newDriver(o *options, log *slog.Logger) *driver {
 	crypt := encryption{luks.New(luks.Config{Log: log})}
 	d := &driver{o: o, log: log, registry: registry, ready: newReadiness("the driver starts"), heard: &registered{}, access: newAccess(),
 		crypt: crypt, mappings: crypt.Manager, newHost: host.NewHost}
-	d.heard.set(statuspage.Registration{State: statuspage.RegistrationElsewhere})
+	d.heard.set(report.Registration{State: report.RegistrationElsewhere})
 	if o.register {
-		d.heard.set(statuspage.Registration{State: statuspage.RegistrationWaiting})
+		d.heard.set(report.Registration{State: report.RegistrationWaiting})
 	}
 	d.status = newStatusPage(o, d.ready.Ready, d.heard.get)
 	return d

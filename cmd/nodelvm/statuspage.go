@@ -10,9 +10,8 @@ import (
 
 	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/node"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // People read the page now and then: two at a time, and no longer than they would wait.
@@ -23,15 +22,15 @@ const (
 
 // statusHost is what the page needs of host.Host.
 type statusHost interface {
-	Inventory(ctx context.Context) (inventory.Inventory, error)
-	CapacityByGroup(ctx context.Context, class lvm.Class) ([]inventory.Offer, error)
+	Inventory(ctx context.Context) (report.Inventory, error)
+	CapacityByGroup(ctx context.Context, class lvm.Class) ([]report.Offer, error)
 }
 
-// statusPage serves statuspage.Page from the start of the process: its readers want to know why a node does not work.
+// statusPage serves report.Node from the start of the process: its readers want to know why a node does not work.
 type statusPage struct {
 	node      string
 	ready     func(context.Context) error
-	checks    func() (statuspage.Checks, []string)
+	checks    func() (report.Checks, []string)
 	mountable func() error  // why the kubelet cannot use the driver; nil: it can
 	slots     chan struct{} // has a value for each reader
 
@@ -40,16 +39,16 @@ type statusPage struct {
 	host    statusHost // nil until serving
 	health  findings
 	details volumeDetails
-	compare func() *statuspage.Comparison // nil: no API server
+	compare func() *report.Comparison // nil: no API server
 }
 
-func newStatusPage(o *options, ready func(context.Context) error, registered func() statuspage.Registration) *statusPage {
+func newStatusPage(o *options, ready func(context.Context) error, registered func() report.Registration) *statusPage {
 	look := nodeChecks{sys: "/sys", modules: "/lib/modules", mountinfo: "/proc/self/mountinfo", kubeletDir: o.kubeletDir, registered: registered}
 	return &statusPage{node: o.nodeName, ready: ready, checks: look.run, mountable: look.mountable, slots: make(chan struct{}, statusAtOnce)}
 }
 
 // serve sets the host that the page describes.
-func (p *statusPage) serve(cluster string, host statusHost, health findings, details volumeDetails, compare func() *statuspage.Comparison) {
+func (p *statusPage) serve(cluster string, host statusHost, health findings, details volumeDetails, compare func() *report.Comparison) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cluster, p.host, p.health, p.details, p.compare = cluster, host, health, details, compare
@@ -71,10 +70,10 @@ func (p *statusPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(page) // the reader may have gone
 }
 
-func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page {
+func (p *statusPage) page(ctx context.Context, classes []string) report.Node {
 	p.mu.Lock()
 	host, health, details, compare := p.host, p.health, p.details, p.compare
-	page := statuspage.Page{Node: p.node, Version: version, Cluster: p.cluster, Time: time.Now().UTC(), Conditions: []statuspage.Condition{}}
+	page := report.Node{Node: p.node, Version: version, Cluster: p.cluster, Time: time.Now().UTC(), Conditions: []report.Condition{}}
 	p.mu.Unlock()
 	unknown := func(what string, err error) {
 		if err != nil {
@@ -95,7 +94,7 @@ func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page
 	if page.Inventory, err = host.Inventory(ctx); err == nil && compare != nil {
 		page.Comparison = stillThere(page.Comparison, page.Inventory)
 	}
-	unknown(statuspage.UnknownGroups, err)
+	unknown(report.UnknownGroups, err)
 	unknown("the file systems of the volumes: ", details.addTo(ctx, &page.Inventory))
 	found, err := health(ctx)
 	unknown("the conditions of the volumes: ", err)
@@ -112,7 +111,7 @@ func (p *statusPage) page(ctx context.Context, classes []string) statuspage.Page
 }
 
 // stillThere leaves out the volumes that were removed since the comparison, and adds the creation times of the others.
-func stillThere(c *statuspage.Comparison, now inventory.Inventory) *statuspage.Comparison {
+func stillThere(c *report.Comparison, now report.Inventory) *report.Comparison {
 	created := map[string]time.Time{}
 	for _, v := range now.Volumes {
 		if v.State == string(lvm.StateReady) {
@@ -124,7 +123,7 @@ func stillThere(c *statuspage.Comparison, now inventory.Inventory) *statuspage.C
 			created[sn.ID] = sn.Created
 		}
 	}
-	left := []statuspage.Unreferenced{}
+	left := []report.Unreferenced{}
 	for _, u := range c.Unreferenced {
 		when, there := created[u.Handle]
 		if u.Created = when; there || len(now.Unread) > 0 {
@@ -135,8 +134,8 @@ func stillThere(c *statuspage.Comparison, now inventory.Inventory) *statuspage.C
 	return c
 }
 
-func pageCondition(f lvm.Condition) statuspage.Condition {
-	told := statuspage.Condition{Type: string(f.Type), Group: f.Group, Pool: f.Pool, Text: f.Text, Severity: f.Type.Severity(),
+func pageCondition(f lvm.Condition) report.Condition {
+	told := report.Condition{Type: string(f.Type), Group: f.Group, Pool: f.Pool, Text: f.Text, Severity: f.Type.Severity(),
 		GroupUUID: cmp.Or(f.VG, f.Volume.ID.VG), Claim: f.Volume.Claim}
 	if f.Volume.UUID != "" {
 		told.Volume = f.Volume.ID.String()
@@ -146,9 +145,9 @@ func pageCondition(f lvm.Condition) statuspage.Condition {
 
 // offersTo returns the capacity of one class of the query. An error means that the capacity is unknown; a fault of the class
 // itself is in Class.Error.
-func offersTo(ctx context.Context, host statusHost, query string) (statuspage.Class, error) {
-	name, parameters, err := statuspage.ParseClass(query)
-	told := statuspage.Class{Name: name}
+func offersTo(ctx context.Context, host statusHost, query string) (report.Class, error) {
+	name, parameters, err := report.ParseClass(query)
+	told := report.Class{Name: name}
 	if ctx.Err() != nil {
 		return told, ctx.Err()
 	}

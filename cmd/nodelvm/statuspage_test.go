@@ -15,18 +15,17 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // ask reads the page as the plugin does.
-func (d *driver) ask(t *testing.T, classes map[string]map[string]string) statuspage.Page {
+func (d *driver) ask(t *testing.T, classes map[string]map[string]string) report.Node {
 	t.Helper()
 	reply := httptest.NewRecorder()
-	target := url.URL{Path: statuspage.Path, RawQuery: statuspage.Query(classes).Encode()}
+	target := url.URL{Path: report.Path, RawQuery: report.Query(classes).Encode()}
 	newHTTPHandler(d.ready.Ready, pages{metrics: d.registry, status: d.status, guard: unguarded}).ServeHTTP(reply, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target.String(), nil))
-	var page statuspage.Page
+	var page report.Node
 	if err := json.Unmarshal(reply.Body.Bytes(), &page); err != nil || reply.Code != http.StatusOK {
 		t.Fatalf("%d: %v\n%s", reply.Code, err, reply.Body)
 	}
@@ -60,14 +59,14 @@ func TestStatusPage(t *testing.T) {
 	if page.Node != "node-1" || page.Cluster != "cluster-1" || page.NotReady != "" || page.Version != version || len(page.Conditions) > 0 {
 		t.Errorf("page %+v", page)
 	}
-	vg := page.Groups[slices.IndexFunc(page.Groups, func(g inventory.Group) bool { return g.Name == "vg" })]
+	vg := page.Groups[slices.IndexFunc(page.Groups, func(g report.Group) bool { return g.Name == "vg" })]
 	if len(page.Groups) != 2 || vg.Disks != 2 || vg.Size < 20*lvm.GiB-8*lvm.MiB || vg.Free >= vg.Size-lvm.GiB || vg.Tags[0] != "fast" {
 		t.Errorf("groups %+v", page.Groups)
 	}
-	if pools := vg.Pools; len(pools) != 1 || pools[0].Name != lvm.DefaultPool || !pools[0].Zero || pools[0].Promised != lvm.GiB || pools[0].State != inventory.PoolWorks {
+	if pools := vg.Pools; len(pools) != 1 || pools[0].Name != lvm.DefaultPool || !pools[0].Zero || pools[0].Promised != lvm.GiB || pools[0].State != report.PoolWorks {
 		t.Errorf("pools %+v", pools)
 	}
-	volumes := map[string]inventory.Volume{}
+	volumes := map[string]report.Volume{}
 	for _, v := range page.Volumes {
 		volumes[v.Name] = v
 	}
@@ -77,7 +76,7 @@ func TestStatusPage(t *testing.T) {
 	if v := volumes["pvc-2"]; v.Pool != lvm.DefaultPool || v.Used == nil || v.UUID == "" {
 		t.Errorf("the thin volume %+v", v)
 	}
-	classes := map[string]statuspage.Class{}
+	classes := map[string]report.Class{}
 	for _, c := range page.Classes {
 		classes[c.Name] = c
 	}
@@ -102,22 +101,22 @@ type unreadableNode struct{}
 
 var errUnreadable = lvm.Errorf(lvm.KindInternal, "the disks hang")
 
-func (unreadableNode) Inventory(context.Context) (inventory.Inventory, error) {
-	return inventory.Inventory{}, errUnreadable
+func (unreadableNode) Inventory(context.Context) (report.Inventory, error) {
+	return report.Inventory{}, errUnreadable
 }
 
-func (unreadableNode) CapacityByGroup(context.Context, lvm.Class) ([]inventory.Offer, error) {
+func (unreadableNode) CapacityByGroup(context.Context, lvm.Class) ([]report.Offer, error) {
 	return nil, errUnreadable
 }
 
 // TestStatusPageWithUnreadableVolumeGroups: the page reports what the driver cannot read, and does not blame a storage class for it.
 func TestStatusPageWithUnreadableVolumeGroups(t *testing.T) {
-	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() statuspage.Registration { return statuspage.Registration{} })
+	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() report.Registration { return report.Registration{} })
 	p.serve("cluster-1", unreadableNode{}, func(context.Context) ([]lvm.Condition, error) { return nil, nil }, volumeDetails{}, nil)
-	query := statuspage.Query(map[string]map[string]string{"local": {"volumeGroup": "vg"}, "typo": {"volumeGroup": "vg", "layuot": "thin"}})["class"]
+	query := report.Query(map[string]map[string]string{"local": {"volumeGroup": "vg"}, "typo": {"volumeGroup": "vg", "layuot": "thin"}})["class"]
 	page := p.page(t.Context(), query)
 	told := strings.Join(page.Unknown, "\n")
-	if !slices.Contains(page.Unknown, statuspage.UnknownGroups+"the disks hang") || !strings.Contains(told, "the storage class local can get: the disks hang") {
+	if !slices.Contains(page.Unknown, report.UnknownGroups+"the disks hang") || !strings.Contains(told, "the storage class local can get: the disks hang") {
 		t.Errorf("unknown is %q", page.Unknown)
 	}
 	if len(page.Classes) != 1 || page.Classes[0].Name != "typo" || page.Classes[0].Error == "" {
@@ -170,12 +169,12 @@ func TestStatusPageBeforeReady(t *testing.T) {
 	}
 	d := newDriver(&options{nodeName: "n", register: true, kubeletDir: t.TempDir()}, log)
 	page := d.ask(t, nil)
-	if page.NotReady != "the driver starts" || page.Checks.Registration.State != statuspage.RegistrationWaiting || page.Checks.Kernel == "" {
+	if page.NotReady != "the driver starts" || page.Checks.Registration.State != report.RegistrationWaiting || page.Checks.Kernel == "" {
 		t.Errorf("page %+v", page)
 	}
 	kubelet := &registrar{log: log, heard: d.heard}
-	for says, want := range map[*registration.RegistrationStatus]statuspage.RegistrationState{
-		{Error: "no such socket"}: statuspage.RegistrationRefused, {PluginRegistered: true}: statuspage.RegistrationDone,
+	for says, want := range map[*registration.RegistrationStatus]report.RegistrationState{
+		{Error: "no such socket"}: report.RegistrationRefused, {PluginRegistered: true}: report.RegistrationDone,
 	} {
 		if _, err := kubelet.NotifyRegistrationStatus(t.Context(), says); err != nil {
 			t.Fatal(err)
@@ -184,7 +183,7 @@ func TestStatusPageBeforeReady(t *testing.T) {
 			t.Errorf("after %v: %+v", says, got)
 		}
 	}
-	if got := newDriver(&options{nodeName: "n"}, log).ask(t, nil).Checks.Registration.State; got != statuspage.RegistrationElsewhere {
+	if got := newDriver(&options{nodeName: "n"}, log).ask(t, nil).Checks.Registration.State; got != report.RegistrationElsewhere {
 		t.Errorf("without --kubelet-registration: %s", got)
 	}
 }
@@ -192,13 +191,13 @@ func TestStatusPageBeforeReady(t *testing.T) {
 // TestStatusPageComparison: the page shows what the agent's last comparison found, without volumes that were removed since. While a
 // disk is unreadable, absence proves nothing.
 func TestStatusPageComparison(t *testing.T) {
-	entry := func(handle string) statuspage.Unreferenced { return statuspage.Unreferenced{Handle: handle} }
-	now := inventory.Inventory{
-		Volumes:   []inventory.Volume{{ID: "vg/pvc-1", State: string(lvm.StateReady), Created: time.Unix(1, 0)}, {ID: "vg/pvc-2", State: string(lvm.StateDeleting)}},
-		Snapshots: []inventory.Snapshot{{ID: "vg/s-1", State: string(lvm.StateReady), Created: time.Unix(2, 0)}},
+	entry := func(handle string) report.Unreferenced { return report.Unreferenced{Handle: handle} }
+	now := report.Inventory{
+		Volumes:   []report.Volume{{ID: "vg/pvc-1", State: string(lvm.StateReady), Created: time.Unix(1, 0)}, {ID: "vg/pvc-2", State: string(lvm.StateDeleting)}},
+		Snapshots: []report.Snapshot{{ID: "vg/s-1", State: string(lvm.StateReady), Created: time.Unix(2, 0)}},
 	}
-	found := func() *statuspage.Comparison {
-		return &statuspage.Comparison{Unreferenced: []statuspage.Unreferenced{entry("vg/pvc-1"), entry("vg/pvc-2"), entry("vg/pvc-3"), entry("vg/s-1")}}
+	found := func() *report.Comparison {
+		return &report.Comparison{Unreferenced: []report.Unreferenced{entry("vg/pvc-1"), entry("vg/pvc-2"), entry("vg/pvc-3"), entry("vg/s-1")}}
 	}
 	got := stillThere(found(), now).Unreferenced
 	if len(got) != 2 || got[0].Handle != "vg/pvc-1" || got[0].Created.Unix() != 1 || got[1].Handle != "vg/s-1" || got[1].Created.Unix() != 2 {
@@ -208,7 +207,7 @@ func TestStatusPageComparison(t *testing.T) {
 	if got := stillThere(found(), now).Unreferenced; len(got) != 4 {
 		t.Errorf("with an unreadable disk, left are %+v", got)
 	}
-	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() statuspage.Registration { return statuspage.Registration{} })
+	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() report.Registration { return report.Registration{} })
 	p.serve("cluster-1", unreadableNode{}, func(context.Context) ([]lvm.Condition, error) { return nil, nil }, volumeDetails{}, found)
 	if page := p.page(t.Context(), nil); page.Comparison == nil || len(page.Comparison.Unreferenced) != 4 {
 		t.Errorf("of disks that cannot be read: %+v", page.Comparison)

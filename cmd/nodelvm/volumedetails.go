@@ -5,14 +5,14 @@ import (
 
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/node/disks"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // volumeDetails adds to an inventory what LVM does not know: the file systems of volumes, the storage classes of their claims,
 // and the disks of physical volumes.
 type volumeDetails struct {
-	fileSystems func(context.Context) (map[lvm.ID]inventory.FileSystem, error)
+	fileSystems func(context.Context) (map[lvm.ID]report.FileSystem, error)
 	class       func(volume string) string // of the claim that has the PersistentVolume of that name; nil: no API server
 	disks       *disks.Registry            // nil: unknown
 }
@@ -26,7 +26,7 @@ func classOf(agent *kube.Agent) func(volume string) string {
 }
 
 // addTo changes inv. After an error the inventory has no file systems.
-func (d volumeDetails) addTo(ctx context.Context, inv *inventory.Inventory) error {
+func (d volumeDetails) addTo(ctx context.Context, inv *report.Inventory) error {
 	if d.disks != nil {
 		d.disks.AddTo(inv)
 	}

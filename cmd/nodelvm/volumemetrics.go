@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 var (
@@ -62,7 +62,7 @@ func (c inventoryCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-func collectVolume(out chan<- prometheus.Metric, v inventory.Volume) {
+func collectVolume(out chan<- prometheus.Metric, v report.Volume) {
 	namespace, _, _ := strings.Cut(v.Claim, "/")
 	gauge := func(desc *prometheus.Desc, value float64) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, string(v.Group), v.LV, v.Claim, namespace)

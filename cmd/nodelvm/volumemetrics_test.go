@@ -8,22 +8,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // fixedInventory is a node's host with this inventory.
-type fixedInventory struct{ inv inventory.Inventory }
+type fixedInventory struct{ inv report.Inventory }
 
-func (h fixedInventory) Inventory(context.Context) (inventory.Inventory, error) { return h.inv, nil }
+func (h fixedInventory) Inventory(context.Context) (report.Inventory, error) { return h.inv, nil }
 
-func (fixedInventory) CapacityByGroup(context.Context, lvm.Class) ([]inventory.Offer, error) {
+func (fixedInventory) CapacityByGroup(context.Context, lvm.Class) ([]report.Offer, error) {
 	return nil, nil
 }
 
 const testGroup = "AAAAAA-0000-0000-0000-0000-0000-000001"
 
-func entry(lv, cluster, state string) inventory.Volume {
-	return inventory.Volume{ID: testGroup + "/" + lv, Group: "vg", LV: lv, Name: lv, Claim: "shop/" + lv, Cluster: cluster, State: state, Size: 1000}
+func entry(lv, cluster, state string) report.Volume {
+	return report.Volume{ID: testGroup + "/" + lv, Group: "vg", LV: lv, Name: lv, Claim: "shop/" + lv, Cluster: cluster, State: state, Size: 1000}
 }
 
 // TestVolumeMetrics: each ready volume of this cluster has its size, its allocation if it is thin, and its file system if that
@@ -34,11 +34,11 @@ func TestVolumeMetrics(t *testing.T) {
 	thin.Used = &used
 	unclaimed := entry("raw", "ours", ready)
 	unclaimed.Claim = ""
-	host := fixedInventory{inventory.Inventory{Volumes: []inventory.Volume{thin, entry("hung", "ours", ready), entry("btrfs", "ours", ready), unclaimed,
+	host := fixedInventory{report.Inventory{Volumes: []report.Volume{thin, entry("hung", "ours", ready), entry("btrfs", "ours", ready), unclaimed,
 		entry("thin", "ours", ready), entry("foreign", "theirs", ready), entry("old", "ours", string(lvm.StateDeleting))}}}
 	id := func(lv string) lvm.ID { return lvm.ID{VG: testGroup, LV: lv} }
-	details := volumeDetails{fileSystems: func(context.Context) (map[lvm.ID]inventory.FileSystem, error) {
-		return map[lvm.ID]inventory.FileSystem{
+	details := volumeDetails{fileSystems: func(context.Context) (map[lvm.ID]report.FileSystem, error) {
+		return map[lvm.ID]report.FileSystem{
 			id("thin"):  {Type: "xfs", Size: 900, Used: 400, Available: 450, Inodes: 10, InodesUsed: 4, InodesFree: 6},
 			id("btrfs"): {Type: "btrfs", Size: 900, Used: 100, Available: 800},
 			id("hung"):  {Type: "xfs", Error: "has not answered"},
@@ -66,10 +66,10 @@ nodelvm_volume_size_bytes{claim="shop/thin",claim_namespace="shop",lv="thin",vg=
 
 // TestVolumeDetails: the document has each volume's file system, and the class of the claim that is bound to it.
 func TestVolumeDetails(t *testing.T) {
-	inv := inventory.Inventory{Volumes: []inventory.Volume{entry("a", "ours", "ready"), entry("b", "ours", "ready")}}
+	inv := report.Inventory{Volumes: []report.Volume{entry("a", "ours", "ready"), entry("b", "ours", "ready")}}
 	details := volumeDetails{
-		fileSystems: func(context.Context) (map[lvm.ID]inventory.FileSystem, error) {
-			return map[lvm.ID]inventory.FileSystem{{VG: testGroup, LV: "a"}: {Size: 7}, {VG: testGroup, LV: "gone"}: {Size: 8}}, nil
+		fileSystems: func(context.Context) (map[lvm.ID]report.FileSystem, error) {
+			return map[lvm.ID]report.FileSystem{{VG: testGroup, LV: "a"}: {Size: 7}, {VG: testGroup, LV: "gone"}: {Size: 8}}, nil
 		},
 		class: func(volume string) string { return map[string]string{"b": "fast"}[volume] },
 	}

@@ -218,7 +218,7 @@ func TestRefusedEventStopsNoOther(t *testing.T) {
 	if r.written["shop/data"].message == "" {
 		t.Error("the other claim has no event")
 	}
-	r.written["gone/data"] = report{about: kubeclient.AboutClaim("gone", "data", "gone/data"), message: "m", at: s.now}
+	r.written["gone/data"] = writtenEvent{about: kubeclient.AboutClaim("gone", "data", "gone/data"), message: "m", at: s.now}
 	s.claims = s.claims[1:]
 	if err := r.round(t.Context(), s); err != nil || len(r.written) != 1 {
 		t.Errorf("the claim that has its volume: %v, %v", err, r.written)

@@ -38,13 +38,13 @@ type Reporter struct {
 	Events    *kubeclient.EventRecorder
 	Log       *slog.Logger
 
-	written    map[types.UID]report // by claim or class
+	written    map[types.UID]writtenEvent // by claim or class
 	rounds     int
 	considered map[types.UID]int // by claim that waits: the last round that considered it
 }
 
-// report is the last event about an object.
-type report struct {
+// writtenEvent is the last event about an object.
+type writtenEvent struct {
 	about   corev1.ObjectReference
 	message string
 	at      time.Time
@@ -69,7 +69,7 @@ func (r *Reporter) Run(ctx context.Context) {
 // that are left.
 func (r *Reporter) round(ctx context.Context, s state) error {
 	if r.written == nil || len(r.written) > claimsKept {
-		r.written = map[types.UID]report{}
+		r.written = map[types.UID]writtenEvent{}
 	}
 	for _, class := range s.classes {
 		if unknown := api.UnknownParameter(class.Parameters); unknown != "" {
@@ -175,7 +175,7 @@ func (r *Reporter) write(ctx context.Context, about corev1.ObjectReference, mess
 	}
 	err := r.Events.Record(ctx, kubeclient.Event{About: about, Kind: corev1.EventTypeWarning, Reason: api.ReasonWaitingForCapacity, Message: message})
 	if err == nil {
-		r.written[about.UID] = report{about, message, now}
+		r.written[about.UID] = writtenEvent{about, message, now}
 	}
 	return err
 }
@@ -209,7 +209,7 @@ func (r *Reporter) resolve(ctx context.Context, s state, waiting []corev1.Persis
 }
 
 // resolveClaim changes the event of a claim to type Normal if the claim has its volume.
-func (r *Reporter) resolveClaim(ctx context.Context, last report) error {
+func (r *Reporter) resolveClaim(ctx context.Context, last writtenEvent) error {
 	claim, err := r.Client.Claim(ctx, last.about.Namespace, last.about.Name)
 	if err != nil || claim == nil || claim.UID != last.about.UID || claim.Spec.VolumeName == "" {
 		return err

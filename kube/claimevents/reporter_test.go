@@ -21,10 +21,10 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
-const gib = inventory.Bytes(1 << 30)
+const gib = lvm.Bytes(1 << 30)
 
 // waiting returns a cluster of two nodes in which claim ns/data of 6 GiB has waited for a minute, and a pod that uses the claim.
 func waiting(now time.Time) (state, []corev1.Pod) {
@@ -217,7 +217,7 @@ func TestResolvedEventNamesTheNode(t *testing.T) {
 		r := newReporter(client)
 		s, _ := waiting(time.Now())
 		s.claims = nil
-		r.written = map[types.UID]report{"claim-data": {about: kubeclient.AboutClaim("ns", "data", "claim-data"), message: "no node can have the volume", at: s.now}}
+		r.written = map[types.UID]writtenEvent{"claim-data": {about: kubeclient.AboutClaim("ns", "data", "claim-data"), message: "no node can have the volume", at: s.now}}
 		if err := r.round(t.Context(), s); err != nil || !strings.Contains(written, "resolved: the claim has its volume") || strings.Contains(written, " on node-2") != test.named {
 			t.Errorf("%s: %v, %q", name, err, written)
 		}

@@ -13,8 +13,9 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // view has a Reporter's watches.
@@ -28,7 +29,7 @@ type view struct {
 // capacity is a CSIStorageCapacity of this driver.
 type capacity struct {
 	node, class string
-	all, most   inventory.Bytes // of all volumes together, and of one
+	all, most   lvm.Bytes // of all volumes together, and of one
 }
 
 func newView() *view {
@@ -82,7 +83,7 @@ func (s state) nodesFor(class string) (list []pending.Node) {
 	for _, node := range s.nodes {
 		n := pending.Node{Node: node, Silent: "nodelvm publishes no capacity for the class there"}
 		if c, there := published[node.Labels[api.TopologyKey]]; there {
-			n.Silent, n.Offers = "", []inventory.Offer{{Available: c.all, Largest: c.most}}
+			n.Silent, n.Offers = "", []report.Offer{{Available: c.all, Largest: c.most}}
 		}
 		list = append(list, n)
 	}
@@ -128,11 +129,11 @@ func keepCapacity(o any) (capacity, bool) {
 	}
 	kept := capacity{node: c.NodeTopology.MatchLabels[api.TopologyKey], class: c.StorageClassName}
 	if c.Capacity != nil {
-		kept.all = inventory.Bytes(c.Capacity.Value())
+		kept.all = lvm.Bytes(c.Capacity.Value())
 	}
 	kept.most = kept.all
 	if c.MaximumVolumeSize != nil {
-		kept.most = inventory.Bytes(c.MaximumVolumeSize.Value())
+		kept.most = lvm.Bytes(c.MaximumVolumeSize.Value())
 	}
 	return kept, true
 }

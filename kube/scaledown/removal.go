@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // announcement is a taint that an autoscaler sets on a node before it removes it.
@@ -46,7 +46,7 @@ func announced(taints []corev1.Taint) *announcement {
 // volume is a PersistentVolume of this driver.
 type volume struct {
 	node, class string
-	size        inventory.Bytes
+	size        lvm.Bytes
 }
 
 // state is what the watches have.
@@ -58,7 +58,7 @@ type state struct {
 
 // warnings returns the message for each node whose removal is announced and loses volumes.
 func warnings(s state) map[string]string {
-	counts, sizes := map[string]int{}, map[string]inventory.Bytes{}
+	counts, sizes := map[string]int{}, map[string]lvm.Bytes{}
 	for _, v := range s.volumes {
 		if s.nodes[v.node] != nil && !s.released[v.class] {
 			counts[v.node]++

@@ -14,7 +14,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
@@ -145,7 +145,7 @@ func keepVolume(o any) (volume, bool) {
 		return volume{}, false
 	}
 	size := pv.Spec.Capacity[corev1.ResourceStorage]
-	v := volume{pending.NodeOf(pv), pv.Spec.StorageClassName, inventory.Bytes(size.Value())}
+	v := volume{pending.NodeOf(pv), pv.Spec.StorageClassName, lvm.Bytes(size.Value())}
 	return v, v.node != ""
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/accepted"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // recordOf returns the record of accepted physical volumes that a config names; nil: none.
@@ -68,7 +68,7 @@ func (h *Host) AcceptedPVs(ctx context.Context) ([]lvm.AcceptedPV, []lvm.Unaccep
 }
 
 // addReasons adds to the PVs of an inventory why the record accepts them.
-func (h *Host) addReasons(inv *inventory.Inventory) {
+func (h *Host) addReasons(inv *report.Inventory) {
 	if h.disks.Accepted == nil {
 		return
 	}

@@ -8,12 +8,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/reserve"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // CapacityByGroup returns the capacity of each volume group that the class selects; Capacity adds them up. The list may be
 // empty. KindInvalid: no node can ever serve the class.
-func (h *Host) CapacityByGroup(ctx context.Context, class lvm.Class) ([]inventory.Offer, error) {
+func (h *Host) CapacityByGroup(ctx context.Context, class lvm.Class) ([]report.Offer, error) {
 	class, err := lvm.CheckClass(class)
 	if err != nil {
 		return nil, err
@@ -25,11 +25,11 @@ func (h *Host) CapacityByGroup(ctx context.Context, class lvm.Class) ([]inventor
 	return capacityByGroup(h.reserved.Apply(s), class), nil
 }
 
-func capacityByGroup(s lvm.State, class lvm.Class) []inventory.Offer {
+func capacityByGroup(s lvm.State, class lvm.Class) []report.Offer {
 	groups, _ := alloc.GroupsOf(s, class) // the class is valid: the only error left is that it selects no group
-	list := make([]inventory.Offer, 0, len(groups))
+	list := make([]report.Offer, 0, len(groups))
 	for _, g := range groups {
-		offer := inventory.Offer{Group: g.Name}
+		offer := report.Offer{Group: g.Name}
 		err := alloc.CheckAllocatable(s, g, class)
 		if err == nil && class.Layout == lvm.LayoutThin {
 			_, err = alloc.PoolOf(g, class)
@@ -42,7 +42,7 @@ func capacityByGroup(s lvm.State, class lvm.Class) []inventory.Offer {
 		}
 		list = append(list, offer)
 	}
-	slices.SortFunc(list, func(a, b inventory.Offer) int { return cmp.Compare(a.Group, b.Group) })
+	slices.SortFunc(list, func(a, b report.Offer) int { return cmp.Compare(a.Group, b.Group) })
 	return list
 }
 

@@ -3,12 +3,12 @@ package host
 import (
 	"context"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // Inventory reads the disks and the kernel alone: it starts no process while it can read the disks directly.
-func (h *Host) Inventory(ctx context.Context) (inventory.Inventory, error) {
-	inv := inventory.Inventory{Groups: []inventory.Group{}, Volumes: []inventory.Volume{}, Snapshots: []inventory.Snapshot{},
+func (h *Host) Inventory(ctx context.Context) (report.Inventory, error) {
+	inv := report.Inventory{Groups: []report.Group{}, Volumes: []report.Volume{}, Snapshots: []report.Snapshot{},
 		WipeBacklog: h.wiper.Backlog(), Backlogs: h.wiper.Backlogs(), ReaderOff: h.engine.Disks.Difference()}
 	s, err := h.engine.CachedState(ctx)
 	if err != nil {

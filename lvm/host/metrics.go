@@ -6,7 +6,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/health"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // Metrics are the metrics of a Host at one moment.
@@ -14,7 +14,7 @@ type Metrics struct {
 	Groups      []GroupMetrics
 	Volumes     map[lvm.VolumeState]int // of this cluster
 	WipeBacklog lvm.Bytes               // what is not wiped yet of the deleted volumes
-	Backlogs    []inventory.Backlog     // the same, by group and namespace
+	Backlogs    []report.Backlog        // the same, by group and namespace
 	InFlight    int                     // operations in flight
 	ReaderOff   bool                    // the direct read differed from LVM's report: each read takes an LVM process since
 }

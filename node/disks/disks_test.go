@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // tree writes files below a folder: text, or, with "-> ", a link.
@@ -53,8 +54,8 @@ func machine(t *testing.T) (root string, s system) {
 
 func TestIdentify(t *testing.T) {
 	root, s := machine(t)
-	disk := inventory.Disk{Model: "DISK 9000", Serial: "S1-23", WWN: "naa.5000", Slot: "Slot 07", Size: 1024000}
-	for name, want := range map[string]inventory.Disk{
+	disk := report.Disk{Model: "DISK 9000", Serial: "S1-23", WWN: "naa.5000", Slot: "Slot 07", Size: 1024000}
+	for name, want := range map[string]report.Disk{
 		"sda": disk, "sda1": disk, "dm-3": disk,
 		"nvme0n1": {Model: "FAST 1T", Serial: "S2", WWN: "eui.01", Slot: "pci-0000:01:00.0-nvme-1"},
 		"vda":     {Serial: "[2Jvirt" + strings.Repeat("x", longest-7)},
@@ -70,12 +71,12 @@ func TestIdentify(t *testing.T) {
 
 const (
 	pvA, pvB     = "PVAAAA-0000-0000-0000-0000-0000-000001", "PVBBBB-0000-0000-0000-0000-0000-000002"
-	groupA       = inventory.VGUUID("VGAAAA-0000-0000-0000-0000-0000-000001")
-	anotherGroup = inventory.VGUUID("VGBBBB-0000-0000-0000-0000-0000-000002")
+	groupA       = lvm.VGUUID("VGAAAA-0000-0000-0000-0000-0000-000001")
+	anotherGroup = lvm.VGUUID("VGBBBB-0000-0000-0000-0000-0000-000002")
 )
 
-func inv(group inventory.VGUUID, pvs ...inventory.PV) inventory.Inventory {
-	return inventory.Inventory{Groups: []inventory.Group{{Name: "vg-data", UUID: group, PVs: pvs}}}
+func inv(group lvm.VGUUID, pvs ...report.PV) report.Inventory {
+	return report.Inventory{Groups: []report.Group{{Name: "vg-data", UUID: group, PVs: pvs}}}
 }
 
 // registry is one over the machine's disks, with a clock that the test turns.
@@ -93,7 +94,7 @@ func registry(t *testing.T, file string, s system, at *time.Time) *Registry {
 func TestLostDisk(t *testing.T) {
 	root, s := machine(t)
 	file, at := filepath.Join(t.TempDir(), "disks.json"), time.Unix(1_000_000, 0)
-	a, b := inventory.PV{UUID: pvA, Device: filepath.Join(root, "dev/sda1")}, inventory.PV{UUID: pvB, Device: filepath.Join(root, "dev/nvme0n1")}
+	a, b := report.PV{UUID: pvA, Device: filepath.Join(root, "dev/sda1")}, report.PV{UUID: pvB, Device: filepath.Join(root, "dev/nvme0n1")}
 	r := registry(t, file, s, &at)
 	r.Observe(inv(groupA, a, b))
 	if err := r.Save(); err != nil {
@@ -102,7 +103,7 @@ func TestLostDisk(t *testing.T) {
 	seen := at
 	at = at.Add(time.Hour)
 	r = registry(t, file, s, &at)
-	dead := inventory.PV{UUID: pvA, Missing: true}
+	dead := report.PV{UUID: pvA, Missing: true}
 	now := inv(groupA, dead, b)
 	r.Observe(now)
 	r.AddTo(&now)
@@ -133,7 +134,7 @@ func TestRemovedDisk(t *testing.T) {
 	root, s := machine(t)
 	at := time.Unix(1_000_000, 0)
 	r := registry(t, "", s, &at)
-	a, b := inventory.PV{UUID: pvA, Device: filepath.Join(root, "dev/sda1")}, inventory.PV{UUID: pvB, Device: filepath.Join(root, "dev/nvme0n1")}
+	a, b := report.PV{UUID: pvA, Device: filepath.Join(root, "dev/sda1")}, report.PV{UUID: pvB, Device: filepath.Join(root, "dev/nvme0n1")}
 	r.Observe(inv(groupA, a, b))
 	now := inv(groupA, b)
 	r.Observe(now)
@@ -148,7 +149,7 @@ func TestDiskIsReadOnce(t *testing.T) {
 	root, s := machine(t)
 	at := time.Unix(1_000_000, 0)
 	r := registry(t, "", s, &at)
-	a := inventory.PV{UUID: pvA, Device: filepath.Join(root, "dev/sda1")}
+	a := report.PV{UUID: pvA, Device: filepath.Join(root, "dev/sda1")}
 	r.Observe(inv(groupA, a))
 	tree(t, root, map[string]string{scsi + "/device/model": "CHANGED"})
 	r.Observe(inv(groupA, a))
@@ -165,10 +166,10 @@ func TestDiskIsReadOnce(t *testing.T) {
 // TestFile: the file changes only with the disks or after an hour, and an unreadable one is replaced.
 func TestFile(t *testing.T) {
 	file, at := filepath.Join(t.TempDir(), "disks.json"), time.Unix(1_000_000, 0).UTC()
-	disk := inventory.LostDisk{PV: pvA, Group: "vg", GroupUUID: groupA, Disk: inventory.Disk{Path: "/dev/sda", Seen: at}}
+	disk := report.LostDisk{PV: pvA, Group: "vg", GroupUUID: groupA, Disk: report.Disk{Path: "/dev/sda", Seen: at}}
 	write := func() os.FileInfo {
 		t.Helper()
-		if err := store(file, []inventory.LostDisk{disk}); err != nil {
+		if err := store(file, []report.LostDisk{disk}); err != nil {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(file)

@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // record is the content of the file.
 type record struct {
-	Version int                  `json:"version"`
-	Disks   []inventory.LostDisk `json:"disks"`
+	Version int               `json:"version"`
+	Disks   []report.LostDisk `json:"disks"`
 }
 
 const fileVersion = 1
@@ -23,8 +23,8 @@ const fileVersion = 1
 // fileAge is how old the times in the file may be: a newer time alone is no reason to write.
 const fileAge = time.Hour
 
-func load(path string) (map[string]inventory.LostDisk, error) {
-	disks := map[string]inventory.LostDisk{}
+func load(path string) (map[string]report.LostDisk, error) {
+	disks := map[string]report.LostDisk{}
 	if path == "" {
 		return disks, nil
 	}
@@ -49,7 +49,7 @@ func load(path string) (map[string]inventory.LostDisk, error) {
 }
 
 // store replaces the file unless it holds the same, with times that are recent.
-func store(path string, disks []inventory.LostDisk) error {
+func store(path string, disks []report.LostDisk) error {
 	if path == "" {
 		return nil
 	}
@@ -66,7 +66,7 @@ func store(path string, disks []inventory.LostDisk) error {
 	return nil
 }
 
-func isCurrent(old map[string]inventory.LostDisk, disks []inventory.LostDisk) bool {
+func isCurrent(old map[string]report.LostDisk, disks []report.LostDisk) bool {
 	for _, d := range disks {
 		before, recorded := old[d.PV]
 		if !recorded || d.Seen.Sub(before.Seen) > fileAge {

@@ -8,7 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // Limits of the record: a lost disk is forgotten when it is of no use to a person any more, or when there are too many.
@@ -24,8 +25,8 @@ type Registry struct {
 	now    func() time.Time
 
 	mu      sync.Mutex
-	records map[string]inventory.LostDisk // by the PV's UUID
-	paths   map[string]string             // PVs whose disk this process has read, with the path that it had
+	records map[string]report.LostDisk // by the PV's UUID
+	paths   map[string]string          // PVs whose disk this process has read, with the path that it had
 }
 
 // New reads the record of an earlier run. After an error the record is empty, and the next Save replaces the file.
@@ -38,7 +39,7 @@ func New(file string) (*Registry, error) {
 
 // Observe reads the disks of the physical volumes that are new or have moved, and forgets disks that were taken out of their group.
 // It may wait for a disk.
-func (r *Registry) Observe(inv inventory.Inventory) {
+func (r *Registry) Observe(inv report.Inventory) {
 	for _, g := range inv.Groups {
 		for _, pv := range g.PVs {
 			if pv.Device == "" || pv.Missing || pv.Unresponsive {
@@ -48,21 +49,21 @@ func (r *Registry) Observe(inv inventory.Inventory) {
 			if !known {
 				disk = r.system.identify(pv.Device)
 			}
-			r.put(inventory.LostDisk{PV: pv.UUID, Group: g.Name, GroupUUID: g.UUID, Disk: disk}, pv.Device)
+			r.put(report.LostDisk{PV: pv.UUID, Group: g.Name, GroupUUID: g.UUID, Disk: disk}, pv.Device)
 		}
 	}
 	r.forget(inv)
 }
 
 // known returns the disk of a PV that this process has read at the same path.
-func (r *Registry) known(pv inventory.PV) (inventory.Disk, bool) {
+func (r *Registry) known(pv report.PV) (report.Disk, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	record, recorded := r.records[pv.UUID]
 	return record.Disk, recorded && r.paths[pv.UUID] == pv.Device
 }
 
-func (r *Registry) put(record inventory.LostDisk, path string) {
+func (r *Registry) put(record report.LostDisk, path string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	record.Seen = r.now().UTC().Truncate(time.Second)
@@ -70,11 +71,11 @@ func (r *Registry) put(record inventory.LostDisk, path string) {
 }
 
 // forget drops the disks that are no longer part of their group, and the oldest.
-func (r *Registry) forget(inv inventory.Inventory) {
+func (r *Registry) forget(inv report.Inventory) {
 	present, groups := presentIn(inv)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.records, func(uuid string, d inventory.LostDisk) bool {
+	maps.DeleteFunc(r.records, func(uuid string, d report.LostDisk) bool {
 		return !present[uuid] && (groups[d.GroupUUID] || r.now().Sub(d.Seen) > forgetAfter)
 	})
 	for _, d := range r.sorted() {
@@ -86,14 +87,14 @@ func (r *Registry) forget(inv inventory.Inventory) {
 }
 
 // sorted lists the records, the one that was seen longest ago first.
-func (r *Registry) sorted() []inventory.LostDisk {
-	return slices.SortedFunc(maps.Values(r.records), func(a, b inventory.LostDisk) int {
+func (r *Registry) sorted() []report.LostDisk {
+	return slices.SortedFunc(maps.Values(r.records), func(a, b report.LostDisk) int {
 		return cmp.Or(a.Seen.Compare(b.Seen), strings.Compare(a.PV, b.PV))
 	})
 }
 
-func presentIn(inv inventory.Inventory) (pvs map[string]bool, groups map[inventory.VGUUID]bool) {
-	pvs, groups = map[string]bool{}, map[inventory.VGUUID]bool{}
+func presentIn(inv report.Inventory) (pvs map[string]bool, groups map[lvm.VGUUID]bool) {
+	pvs, groups = map[string]bool{}, map[lvm.VGUUID]bool{}
 	for _, g := range inv.Groups {
 		groups[g.UUID] = true
 		for _, pv := range g.PVs {
@@ -104,7 +105,7 @@ func presentIn(inv inventory.Inventory) (pvs map[string]bool, groups map[invento
 }
 
 // AddTo adds what is recorded to an inventory. It reads memory alone.
-func (r *Registry) AddTo(inv *inventory.Inventory) {
+func (r *Registry) AddTo(inv *report.Inventory) {
 	present, groups := presentIn(*inv)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,10 +125,10 @@ func (r *Registry) AddTo(inv *inventory.Inventory) {
 }
 
 // In lists the recorded disks of a volume group, the one that was seen longest ago first.
-func (r *Registry) In(group inventory.VGUUID) []inventory.LostDisk {
+func (r *Registry) In(group lvm.VGUUID) []report.LostDisk {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.DeleteFunc(r.sorted(), func(d inventory.LostDisk) bool { return d.GroupUUID != group })
+	return slices.DeleteFunc(r.sorted(), func(d report.LostDisk) bool { return d.GroupUUID != group })
 }
 
 // Describe adds to each UUID of a physical volume in a text which disk it is on.

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // system is where the kernel and udev describe the node's disks.
@@ -19,8 +20,8 @@ type system struct {
 }
 
 // identify describes the disk below a block device ("/dev/sdb1"). It reads files of sysfs, of which some drivers ask the disk.
-func (s system) identify(device string) inventory.Disk {
-	d := inventory.Disk{Path: clean(device)}
+func (s system) identify(device string) report.Disk {
+	d := report.Disk{Path: clean(device)}
 	resolved, err := filepath.EvalSymlinks(device)
 	if err != nil {
 		return d
@@ -30,7 +31,7 @@ func (s system) identify(device string) inventory.Disk {
 		return d
 	}
 	if sectors, err := strconv.ParseInt(text(dir, "size"), 10, 54); err == nil {
-		d.Size = inventory.Bytes(sectors) * sectorSize
+		d.Size = lvm.Bytes(sectors) * sectorSize
 	}
 	if level := text(dir, "md/level"); level != "" {
 		d.Model = clean("software RAID " + level)

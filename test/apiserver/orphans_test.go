@@ -21,7 +21,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // startAudits runs an agent that compares disks and cluster all the time.
@@ -44,11 +44,11 @@ func (n *node) startAudits(t *testing.T) *kube.Agent {
 }
 
 // untilOrphans waits until an audit has found exactly these: kind and name of the LV, in the order of their handles.
-func untilOrphans(t *testing.T, agent *kube.Agent, want map[string]statuspage.Reason) {
+func untilOrphans(t *testing.T, agent *kube.Agent, want map[string]report.Reason) {
 	t.Helper()
-	got := map[string]statuspage.Reason{}
+	got := map[string]report.Reason{}
 	for deadline := time.Now().Add(wait.Limit(20 * time.Second)); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		got = map[string]statuspage.Reason{}
+		got = map[string]report.Reason{}
 		for _, o := range agent.Orphans() {
 			got[o.ID.LV] = o.Reason
 		}
@@ -82,7 +82,7 @@ func TestOrphansAreReportedNotRemoved(t *testing.T) {
 	orphan := here.bound(t, "orphan", corev1.PersistentVolumeFilesystem)
 	renamed := here.bound(t, "renamed", corev1.PersistentVolumeFilesystem)
 	agent := here.startAudits(t)
-	untilOrphans(t, agent, map[string]statuspage.Reason{foreign.ID.LV: statuspage.ReasonOtherCluster})
+	untilOrphans(t, agent, map[string]report.Reason{foreign.ID.LV: report.ReasonOtherCluster})
 
 	pv := expectVolumeKept(t, renamed)
 	dropVolume(t, pv.Name)
@@ -105,8 +105,8 @@ func TestOrphansAreReportedNotRemoved(t *testing.T) {
 	if _, err := here.host.Activate(t.Context(), unbound.ID, unbound.UUID); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]statuspage.Reason{
-		foreign.ID.LV: statuspage.ReasonOtherCluster, orphan.Spec.VolumeName: statuspage.ReasonUnreferenced, snapshot.ID.LV: statuspage.ReasonUnreferenced,
+	want := map[string]report.Reason{
+		foreign.ID.LV: report.ReasonOtherCluster, orphan.Spec.VolumeName: report.ReasonUnreferenced, snapshot.ID.LV: report.ReasonUnreferenced,
 	}
 	untilOrphans(t, agent, want)
 	if text := eventOn(t, "default", here.name, "UnreferencedVolumes"); !strings.Contains(text, "nodelvm adopt") {
@@ -121,7 +121,7 @@ func TestOrphansAreReportedNotRemoved(t *testing.T) {
 	}
 	patchClaim(t, orphan, "", `{"metadata": {"finalizers": null}}`)
 	newClaim(t, "orphan", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-afresh" })
-	want[orphan.Spec.VolumeName] = statuspage.ReasonAbandoned
+	want[orphan.Spec.VolumeName] = report.ReasonAbandoned
 	untilOrphans(t, agent, want)
 	eventOn(t, "default", here.name, "AbandonedVolumes")
 	if all, err := here.host.ManagedVolumes(t.Context()); err != nil || len(all.Owned) != 6 {
@@ -180,7 +180,7 @@ func TestAdoptedVolumesBind(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := here.startAudits(t)
-	untilOrphans(t, agent, map[string]statuspage.Reason{volume.ID.LV: statuspage.ReasonUnreferenced})
+	untilOrphans(t, agent, map[string]report.Reason{volume.ID.LV: report.ReasonUnreferenced})
 	text, err := kube.Manifests(kube.Adoption{Volume: volume, Attributes: map[string]string{"nodelvm.io/lv-uuid": volume.UUID}, Node: here.name,
 		Claim: namespace(t) + "/data", Class: "thin", FSType: "ext4", Policy: corev1.PersistentVolumeReclaimRetain})
 	if err != nil {
@@ -193,7 +193,7 @@ func TestAdoptedVolumesBind(t *testing.T) {
 			t.Fatalf("%v: %s\n%s", err, bytes.TrimSpace(out), text)
 		}
 	}
-	untilOrphans(t, agent, map[string]statuspage.Reason{})
+	untilOrphans(t, agent, map[string]report.Reason{})
 	client, err := kubeclient.NewClientFor(here.restConfig())
 	if err != nil {
 		t.Fatal(err)

@@ -27,9 +27,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 const pluginNode = "plugin-node"
@@ -38,7 +38,7 @@ const pluginNode = "plugin-node"
 type plugin struct {
 	path  string
 	token string
-	page  *statuspage.Page
+	page  *report.Node
 }
 
 // run runs the plugin and answers what it says, and its exit status.
@@ -73,11 +73,11 @@ func newPlugin(t *testing.T) *plugin {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	const gib = inventory.Bytes(1 << 30)
-	p.page = &statuspage.Page{Node: pluginNode, Version: "v0.0.1", Cluster: "c", Inventory: inventory.Inventory{
-		Groups: []inventory.Group{{Name: "vg", UUID: "u", Disks: 1, Size: 10 * gib, Free: 9 * gib, MetadataSize: 100, MetadataFree: 90}}},
-		Checks: statuspage.Checks{Modules: []statuspage.Module{{Name: "dm-mod", State: statuspage.ModuleLoaded}, {Name: "dm-thin-pool", State: statuspage.ModuleLoaded}},
-			Kubelet: statuspage.KubeletDir{Path: "/var/lib/kubelet", Propagation: statuspage.PropagationShared, Used: true}},
+	const gib = lvm.Bytes(1 << 30)
+	p.page = &report.Node{Node: pluginNode, Version: "v0.0.1", Cluster: "c", Inventory: report.Inventory{
+		Groups: []report.Group{{Name: "vg", UUID: "u", Disks: 1, Size: 10 * gib, Free: 9 * gib, MetadataSize: 100, MetadataFree: 90}}},
+		Checks: report.Checks{Modules: []report.Module{{Name: "dm-mod", State: report.ModuleLoaded}, {Name: "dm-thin-pool", State: report.ModuleLoaded}},
+			Kubelet: report.KubeletDir{Path: "/var/lib/kubelet", Propagation: report.PropagationShared, Used: true}},
 	}
 	ctx := t.Context()
 	set, err := admin.AppsV1().DaemonSets(system).Get(ctx, "nodelvm", metav1.GetOptions{})
@@ -155,25 +155,25 @@ func forgeDriver(t *testing.T) {
 	must(t, err)
 	serve(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t), Name: "a", Labels: map[string]string{
 		"app.kubernetes.io/name": "nodelvm", "app.kubernetes.io/component": "node"}},
-		Spec: corev1.PodSpec{NodeName: pluginNode, Containers: []corev1.Container{{Name: "nodelvm", Image: "i"}}}}, &statuspage.Page{Node: pluginNode})
+		Spec: corev1.PodSpec{NodeName: pluginNode, Containers: []corev1.Container{{Name: "nodelvm", Image: "i"}}}}, &report.Node{Node: pluginNode})
 }
 
 // serve runs the pod, and answers with the page at the loopback address that a forwarded port ends at.
-func serve(t *testing.T, pod *corev1.Pod, content *statuspage.Page) {
+func serve(t *testing.T, pod *corev1.Pod, content *report.Node) {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	http := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page := *content
 		for _, query := range r.URL.Query()["class"] {
-			name, parameters, err := statuspage.ParseClass(query)
-			if r.URL.Path != statuspage.Path || err != nil {
+			name, parameters, err := report.ParseClass(query)
+			if r.URL.Path != report.Path || err != nil {
 				http.Error(w, r.URL.String(), http.StatusBadRequest)
 				return
 			}
-			class := statuspage.Class{Name: name}
+			class := report.Class{Name: name}
 			if parameters["volumeGroup"] == "vg" {
-				class.Offers = []inventory.Offer{{Group: "vg", Available: page.Groups[0].Free, Largest: page.Groups[0].Free}}
+				class.Offers = []report.Offer{{Group: "vg", Available: page.Groups[0].Free, Largest: page.Groups[0].Free}}
 			}
 			page.Classes = append(page.Classes, class)
 		}
@@ -237,7 +237,7 @@ func TestPluginFindsPlantedFaults(t *testing.T) {
 	expect("all is mended", 0, "nothing is wrong", "doctor")
 	forgeDriver(t)
 	expect("a pod that claims to be the driver", 0, "nothing is wrong", "doctor")
-	p.page.Volumes = []inventory.Volume{{ID: "u/pvc-left", Group: "vg", LV: "pvc-left", Name: "pvc-left", State: "ready"}}
+	p.page.Volumes = []report.Volume{{ID: "u/pvc-left", Group: "vg", LV: "pvc-left", Name: "pvc-left", State: "ready"}}
 	expect("what such a pod denies", 1, "vg/pvc-left", "drain-check", pluginNode)
 	p.page.Volumes = nil
 

@@ -18,8 +18,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard/simulated"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 const web = "../../cmd/kubectl-nodelvm/dashboard/web"
@@ -189,14 +188,14 @@ func change(t *testing.T, source *simulated.Source, what string) {
 	t.Helper()
 	switch what {
 	case "grow":
-		source.Change("node-0001", func(page *statuspage.Page) { page.Volumes[0].Size = 77 * (1 << 30) })
+		source.Change("node-0001", func(page *report.Node) { page.Volumes[0].Size = 77 * (1 << 30) })
 	case "degrade":
-		source.Change("node-0001", func(page *statuspage.Page) {
-			page.Conditions = append(page.Conditions, statuspage.Condition{Type: "VolumeDegraded", Group: "vg-data", Volume: page.Volumes[0].ID, Text: "RAID volume has lost a leg"})
+		source.Change("node-0001", func(page *report.Node) {
+			page.Conditions = append(page.Conditions, report.Condition{Type: "VolumeDegraded", Group: "vg-data", Volume: page.Volumes[0].ID, Text: "RAID volume has lost a leg"})
 		})
 	case "add":
-		source.Change("node-0001", func(page *statuspage.Page) {
-			page.Volumes = append(page.Volumes, inventory.Volume{ID: string(page.Groups[0].UUID) + "/pvc-new", Group: "vg-data", LV: "pvc-new", Name: "pvc-new", Claim: "shop/added-live",
+		source.Change("node-0001", func(page *report.Node) {
+			page.Volumes = append(page.Volumes, report.Volume{ID: string(page.Groups[0].UUID) + "/pvc-new", Group: "vg-data", LV: "pvc-new", Name: "pvc-new", Claim: "shop/added-live",
 				Cluster: page.Cluster, State: "ready", Layout: "linear", Size: 1 << 30})
 		})
 	case "silence":

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 const plaintext = "nodelvm plaintext 0123456789 "
@@ -168,7 +168,7 @@ func liveEncrypted(t *testing.T, request *csi.CreateVolumeRequest) {
 }
 
 // volumeOnPage is a volume as the status page shows it.
-func volumeOnPage(t *testing.T, v *csi.Volume) inventory.Volume {
+func volumeOnPage(t *testing.T, v *csi.Volume) report.Volume {
 	t.Helper()
 	for _, shown := range ask(t, nil).Volumes {
 		if shown.ID == v.GetVolumeId() {
@@ -176,7 +176,7 @@ func volumeOnPage(t *testing.T, v *csi.Volume) inventory.Volume {
 		}
 	}
 	t.Fatalf("the status page lacks volume %s", v.GetVolumeId())
-	return inventory.Volume{}
+	return report.Volume{}
 }
 
 // totalOf is the size of a published file system in bytes.

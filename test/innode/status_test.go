@@ -18,14 +18,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // ask reads the driver's status page, with what it offers to these classes.
-func ask(t *testing.T, classes map[string]map[string]string) (page statuspage.Page) {
+func ask(t *testing.T, classes map[string]map[string]string) (page report.Node) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+health+statuspage.Path+"?"+statuspage.Query(classes).Encode(), nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+health+report.Path+"?"+report.Query(classes).Encode(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +40,7 @@ func ask(t *testing.T, classes map[string]map[string]string) (page statuspage.Pa
 }
 
 // group is one group of the page; it fails the test unless there is exactly one of that name.
-func group(t *testing.T, page statuspage.Page, name string) inventory.Group {
+func group(t *testing.T, page report.Node, name string) report.Group {
 	t.Helper()
 	found := named(page, name)
 	if len(found) != 1 {
@@ -51,8 +50,8 @@ func group(t *testing.T, page statuspage.Page, name string) inventory.Group {
 }
 
 // named is the groups of that name.
-func named(page statuspage.Page, name string) []inventory.Group {
-	return slices.DeleteFunc(slices.Clone(page.Groups), func(g inventory.Group) bool { return string(g.Name) != name })
+func named(page report.Node, name string) []report.Group {
+	return slices.DeleteFunc(slices.Clone(page.Groups), func(g report.Group) bool { return string(g.Name) != name })
 }
 
 // during runs a command, and another one when the test ends.
@@ -77,7 +76,7 @@ func TestStatusPage(t *testing.T) {
 	thick, thin := c.create(t, createRequest("status-thick", 64<<20)), c.create(t, thinRequest("status-thin", 64<<20))
 	defer c.remove(t, thick.GetVolumeId(), thin.GetVolumeId())
 	settled(t)
-	var page statuspage.Page
+	var page report.Node
 	call{"status page", 0, func() error {
 		page = ask(t, map[string]map[string]string{"a": {"volumeGroup": "vg-a"}, "fast": {"volumeGroup": "@fast"}})
 		return nil
@@ -85,7 +84,7 @@ func TestStatusPage(t *testing.T) {
 	if page.Node != nodeName || page.NotReady != "" || page.ReaderOff != "" || len(page.Conditions) > 0 || len(page.Damaged) > 0 {
 		t.Errorf("the page: %+v", page)
 	}
-	names := map[string]inventory.Volume{}
+	names := map[string]report.Volume{}
 	for _, v := range page.Volumes {
 		names[v.ID] = v
 	}
@@ -115,15 +114,15 @@ func TestStatusThinPools(t *testing.T) {
 	eventually(t, time.Minute, "the page tells of the full pool", func() bool { // the kernel's figures are up to a second old
 		page := ask(t, map[string]map[string]string{"unsafe": {"volumeGroup": "vg-b", "layout": "thin", "thinPool": "nozero"}})
 		pools := group(t, page, "vg-b").Pools
-		full := slices.IndexFunc(pools, func(p inventory.Pool) bool { return p.Name == "full" })
-		nozero := slices.IndexFunc(pools, func(p inventory.Pool) bool { return p.Name == "nozero" })
+		full := slices.IndexFunc(pools, func(p report.Pool) bool { return p.Name == "full" })
+		nozero := slices.IndexFunc(pools, func(p report.Pool) bool { return p.Name == "nozero" })
 		if full < 0 || nozero < 0 {
 			return false // the page is up to half a second old
 		}
 		if pools[nozero].Zero || !pools[full].Zero || !strings.Contains(page.Classes[0].Offers[0].Obstacle, "lvchange -Zy vg-b/nozero") {
 			t.Fatalf("pools %+v, class %+v", pools, page.Classes)
 		}
-		return pools[full].State == inventory.PoolFull && pools[full].Used == pools[full].Size
+		return pools[full].State == report.PoolFull && pools[full].Used == pools[full].Size
 	})
 }
 
@@ -159,7 +158,7 @@ func TestStatusDuplicateVGNames(t *testing.T) {
 		during(t, []string{"losetup", device, image}, []string{"losetup", "--detach", device})
 		during(t, []string{realLVM, "vgcreate", "-qq", "--devices", device, "vg-twin", device}, []string{realLVM, "vgremove", "-qq", "-f", "--devices", device, "vg-twin"})
 	}
-	var page statuspage.Page
+	var page report.Node
 	eventually(t, time.Minute, "the page has both groups", func() bool { // each of its parts is up to half a second old
 		page = ask(t, map[string]map[string]string{"twins": {"volumeGroup": "vg-twin"}})
 		return len(page.Classes[0].Offers) == 2 && len(named(page, "vg-twin")) == 2
@@ -176,18 +175,18 @@ func TestStatusDuplicateVGNames(t *testing.T) {
 
 // A kernel without a module, and a kubelet's directory that is mounted in one way or another.
 func TestStatusNodeSetup(t *testing.T) {
-	module := func(name string) statuspage.ModuleState {
+	module := func(name string) report.ModuleState {
 		modules := ask(t, nil).Checks.Modules
-		return modules[slices.IndexFunc(modules, func(m statuspage.Module) bool { return m.Name == name })].State
+		return modules[slices.IndexFunc(modules, func(m report.Module) bool { return m.Name == name })].State
 	}
-	if module("dm-mod") != statuspage.ModuleLoaded || module("dm-raid") == statuspage.ModuleMissing {
+	if module("dm-mod") != report.ModuleLoaded || module("dm-raid") == report.ModuleMissing {
 		t.Errorf("modules: %+v", ask(t, nil).Checks.Modules)
 	}
 	t.Run("without the RAID module", func(t *testing.T) {
 		if err := command("modprobe", "-r", "dm-raid"); err != nil {
 			t.Fatal(err)
 		}
-		if module("dm-raid") != statuspage.ModuleAvailable {
+		if module("dm-raid") != report.ModuleAvailable {
 			t.Errorf("not loaded, it is %s", module("dm-raid"))
 		}
 		empty := filepath.Join(work, "no-modules")
@@ -205,7 +204,7 @@ func TestStatusNodeSetup(t *testing.T) {
 		eventually(t, 30*time.Second, "capacity for RAID, whose module LVM can load", hasCapacity)
 		t.Run("and without its file", func(t *testing.T) {
 			during(t, []string{"mount", "--bind", empty, "/lib/modules"}, []string{"umount", "/lib/modules"})
-			if module("dm-raid") != statuspage.ModuleMissing || module("dm-mod") != statuspage.ModuleLoaded {
+			if module("dm-raid") != report.ModuleMissing || module("dm-mod") != report.ModuleLoaded {
 				t.Errorf("modules: %+v", ask(t, nil).Checks.Modules)
 			}
 			eventually(t, 30*time.Second, "no capacity for RAID", func() bool { return !hasCapacity() })
@@ -222,7 +221,7 @@ func TestStatusNodeSetup(t *testing.T) {
 		t.Fatal(err)
 	}
 	during(t, []string{"mount", "--bind", kubelet, kubelet}, []string{"umount", kubelet})
-	for _, how := range []statuspage.Propagation{statuspage.PropagationPrivate, statuspage.PropagationShared} {
+	for _, how := range []report.Propagation{report.PropagationPrivate, report.PropagationShared} {
 		if err := command("mount", "--make-"+string(how), kubelet); err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +229,7 @@ func TestStatusNodeSetup(t *testing.T) {
 			t.Errorf("%s: %+v", how, k)
 		}
 	}
-	if state := ask(t, nil).Checks.Registration.State; state != statuspage.RegistrationElsewhere {
+	if state := ask(t, nil).Checks.Registration.State; state != report.RegistrationElsewhere {
 		t.Errorf("registration is %s, and the driver runs with --kubelet-registration=false", state)
 	}
 }

@@ -12,7 +12,7 @@ import (
 const Folder = "dist/prose"
 
 // sourceFolders hold the code whose messages users read; the tests' are for developers.
-var sourceFolders = []string{"cmd", "controller", "kube", "lvm", "node", "pending", "statuspage"}
+var sourceFolders = []string{"cmd", "controller", "kube", "lvm", "node", "pending", "report"}
 
 // commented are the files with comments that users read.
 var commented = []string{".yaml", ".yml", ".tpl", ".txt", "values.schema.json"}

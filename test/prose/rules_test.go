@@ -28,7 +28,7 @@ func TestRules(t *testing.T) {
 		"kube/a.go":       "// Package kube mends\n// it.\npackage kube\n\nvar a = \"the group hangs now\"\n",
 		"deploy/b/a.yaml": "key: value\n# somebody\n",
 		"lvm/clean.go":    "// Package lvm plans.\npackage lvm\n",
-		"statuspage/.x":   "",
+		"report/.x":       "",
 		"pending/.x":      "",
 		"cmd/.x":          "",
 		"controller/.x":   "",

@@ -6,13 +6,12 @@ import (
 	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // answer is what the collector has read of one node.
 type answer struct {
-	page  statuspage.Page // the last one; meaningless unless read
+	page  report.Node // the last one; meaningless unless read
 	read  bool
 	error string // why the last read failed
 }
@@ -20,17 +19,17 @@ type answer struct {
 // builder builds one node's part of the model.
 type builder struct {
 	node    Node
-	page    statuspage.Page
+	page    report.Node
 	byLV    map[[2]string]int // in node.Items, by group and LV
 	byID    map[string]bool
-	of      map[string][]statuspage.Condition // by volume
-	alone   map[string]statuspage.Unreferenced
+	of      map[string][]report.Condition // by volume
+	alone   map[string]report.Unreferenced
 	name    string
 	objects *index
 }
 
 // BuildNode returns the model of a node from its status page, or from the error of reading it.
-func BuildNode(name string, page statuspage.Page, err error, objects Objects) Node {
+func BuildNode(name string, page report.Node, err error, objects Objects) Node {
 	a := answer{page: page, read: err == nil}
 	if err != nil {
 		a.error = err.Error()
@@ -41,7 +40,7 @@ func BuildNode(name string, page statuspage.Page, err error, objects Objects) No
 // buildNode returns the model of a node. It is a pure function of the node's answer and the API's objects.
 func buildNode(name string, a answer, objects *index) Node {
 	b := &builder{node: Node{Name: text(name), Health: HealthOK, Groups: []Group{}, Items: []Item{}}, page: a.page,
-		byLV: map[[2]string]int{}, byID: map[string]bool{}, of: map[string][]statuspage.Condition{}, alone: map[string]statuspage.Unreferenced{}, name: name, objects: objects}
+		byLV: map[[2]string]int{}, byID: map[string]bool{}, of: map[string][]report.Condition{}, alone: map[string]report.Unreferenced{}, name: name, objects: objects}
 	if a.read {
 		b.page.Conditions = cut(b.page.Conditions, maxItems, &b.node.Omitted)
 		for _, c := range b.page.Conditions {
@@ -73,7 +72,7 @@ func buildNode(name string, a answer, objects *index) Node {
 func (b *builder) addProblems() {
 	var lost []string // no group is drawn for them
 	for _, c := range b.page.Conditions {
-		if c.Volume == "" && c.GroupUUID != "" && !slices.ContainsFunc(b.page.Groups, func(g inventory.Group) bool { return g.UUID == c.GroupUUID }) {
+		if c.Volume == "" && c.GroupUUID != "" && !slices.ContainsFunc(b.page.Groups, func(g report.Group) bool { return g.UUID == c.GroupUUID }) {
 			lost = append(lost, c.Text)
 		}
 	}
@@ -144,7 +143,7 @@ func (b *builder) addItems() {
 	}
 }
 
-func fileSystem(f *inventory.FileSystem) *FileSystem {
+func fileSystem(f *report.FileSystem) *FileSystem {
 	if f == nil || f.Error != "" {
 		return nil
 	}
@@ -179,7 +178,7 @@ func (b *builder) finish(item *Item, handle, cluster string) {
 		}
 	}
 	if u, found := b.alone[handle]; found {
-		if u.Reason != statuspage.ReasonOtherCluster {
+		if u.Reason != report.ReasonOtherCluster {
 			item.Health = worst(item.Health, HealthWarning)
 		}
 		item.Text = append(item.Text, text(string(u.Reason)+": "+u.Text))
@@ -194,8 +193,8 @@ func encryption(kind, secret string) string {
 	return text(kind + " (Secret " + secret + ")")
 }
 
-func (b *builder) addOthers(g inventory.Group) {
-	sizes := map[string]inventory.Bytes{}
+func (b *builder) addOthers(g report.Group) {
+	sizes := map[string]lvm.Bytes{}
 	var names []string
 	for _, pv := range g.PVs {
 		for _, r := range pv.Allocated {
@@ -206,7 +205,7 @@ func (b *builder) addOthers(g inventory.Group) {
 			if _, seen := sizes[name]; !seen {
 				names = append(names, name)
 			}
-			sizes[name] += inventory.Bytes(r.Count) * g.ExtentSize
+			sizes[name] += lvm.Bytes(r.Count) * g.ExtentSize
 		}
 	}
 	for _, name := range names {

@@ -11,8 +11,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard/simulated"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // build returns the model of a simulated node.
@@ -87,11 +86,11 @@ func TestDashboardHealth(t *testing.T) {
 // TestDashboardFullPool: a full pool and its group have the words of the condition, which the driver reports for each volume, once.
 func TestDashboardFullPool(t *testing.T) {
 	source := simulated.New(1, 20)
-	source.Change("node-0001", func(page *statuspage.Page) {
+	source.Change("node-0001", func(page *report.Node) {
 		page.Groups[0].Pools = slices.Clone(page.Groups[0].Pools)
-		page.Groups[0].Pools[0].State = inventory.PoolFull
+		page.Groups[0].Pools[0].State = report.PoolFull
 		for _, v := range page.Volumes[:4] {
-			page.Conditions = append(page.Conditions, statuspage.Condition{Type: "ThinPoolFull", Group: page.Groups[0].Name, Pool: page.Groups[0].Pools[0].Name, Volume: v.ID, Text: "delete snapshots"})
+			page.Conditions = append(page.Conditions, report.Condition{Type: "ThinPoolFull", Group: page.Groups[0].Name, Pool: page.Groups[0].Pools[0].Name, Volume: v.ID, Text: "delete snapshots"})
 		}
 	})
 	node := build(t, source, "node-0001")
@@ -121,7 +120,7 @@ func TestDashboardSilentNode(t *testing.T) {
 		}
 		return got
 	}
-	silent := kinds(dashboard.BuildNode("node-0001", statuspage.Page{}, errors.New("no answer"), objects))
+	silent := kinds(dashboard.BuildNode("node-0001", report.Node{}, errors.New("no answer"), objects))
 	if silent[dashboard.KindUnread] != len(page.Volumes)-deleting(page)+1 || silent[dashboard.KindPending] != 1 {
 		t.Errorf("of a silent node: %v", silent)
 	}
@@ -132,7 +131,7 @@ func TestDashboardSilentNode(t *testing.T) {
 	}
 }
 
-func deleting(page statuspage.Page) (n int) {
+func deleting(page report.Node) (n int) {
 	for _, v := range page.Volumes {
 		if v.State == "deleting" {
 			n++
@@ -143,9 +142,9 @@ func deleting(page statuspage.Page) (n int) {
 
 // TestDashboardLostGroup: a group that is not on its node any more is a problem of the node, even if a new group has its name.
 func TestDashboardLostGroup(t *testing.T) {
-	page := statuspage.Page{Node: "n"}
-	page.Groups = []inventory.Group{{Name: "vg-data", UUID: "here"}}
-	page.Conditions = []statuspage.Condition{{Type: "PhysicalVolumeMissing", Group: "vg-data", GroupUUID: "gone", Text: "volume group vg-data is not on this node"},
+	page := report.Node{Node: "n"}
+	page.Groups = []report.Group{{Name: "vg-data", UUID: "here"}}
+	page.Conditions = []report.Condition{{Type: "PhysicalVolumeMissing", Group: "vg-data", GroupUUID: "gone", Text: "volume group vg-data is not on this node"},
 		{Type: "VolumeDataMissing", Group: "vg-data", GroupUUID: "gone", Volume: "gone/pvc-1", Text: "its volume group is not on its node"}}
 	node := dashboard.BuildNode("n", page, nil, dashboard.Objects{})
 	if len(node.Problems) != 1 || node.Problems[0] != page.Conditions[0].Text || node.Health != dashboard.HealthError {
@@ -157,18 +156,18 @@ func TestDashboardLostGroup(t *testing.T) {
 func TestDashboardFileSystems(t *testing.T) {
 	source := simulated.New(1, 1)
 	for name, test := range map[string]struct {
-		reported *inventory.FileSystem
+		reported *report.FileSystem
 		want     *dashboard.FileSystem
 	}{
 		"not mounted":     {nil, nil},
-		"does not answer": {&inventory.FileSystem{Type: "ext4", Error: "no answer"}, nil},
-		"used":            {&inventory.FileSystem{Type: "ext4", Size: 1000, Available: 11, Inodes: 10, InodesUsed: 9}, &dashboard.FileSystem{Type: "ext4", Space: 98, Inodes: 90}},
-		"without inodes":  {&inventory.FileSystem{Type: "btrfs", Size: 1000, Available: 1000}, &dashboard.FileSystem{Type: "btrfs"}},
-		"nonsense":        {&inventory.FileSystem{Type: "xfs", Size: 10, Available: -1 << 62, Inodes: 10, InodesUsed: -5}, &dashboard.FileSystem{Type: "xfs", Space: 100}},
+		"does not answer": {&report.FileSystem{Type: "ext4", Error: "no answer"}, nil},
+		"used":            {&report.FileSystem{Type: "ext4", Size: 1000, Available: 11, Inodes: 10, InodesUsed: 9}, &dashboard.FileSystem{Type: "ext4", Space: 98, Inodes: 90}},
+		"without inodes":  {&report.FileSystem{Type: "btrfs", Size: 1000, Available: 1000}, &dashboard.FileSystem{Type: "btrfs"}},
+		"nonsense":        {&report.FileSystem{Type: "xfs", Size: 10, Available: -1 << 62, Inodes: 10, InodesUsed: -5}, &dashboard.FileSystem{Type: "xfs", Space: 100}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var id string
-			source.Change("node-0001", func(page *statuspage.Page) {
+			source.Change("node-0001", func(page *report.Node) {
 				page.Volumes[0].FileSystem, page.Volumes[0].Encryption, id = test.reported, "luks2", page.Volumes[0].ID
 			})
 			item := find(t, build(t, source, "node-0001"), id)
@@ -220,9 +219,9 @@ func TestDashboardEncryption(t *testing.T) {
 // not hide that the other node lost it.
 func TestDashboardOtherNodesVolume(t *testing.T) {
 	source := simulated.New(2, 5)
-	var stolen inventory.Volume
-	source.Change("node-0001", func(page *statuspage.Page) { stolen, page.Volumes = page.Volumes[0], page.Volumes[1:] })
-	source.Change("node-0002", func(page *statuspage.Page) {
+	var stolen report.Volume
+	source.Change("node-0001", func(page *report.Node) { stolen, page.Volumes = page.Volumes[0], page.Volumes[1:] })
+	source.Change("node-0002", func(page *report.Node) {
 		thief := stolen
 		thief.Claim = ""
 		page.Volumes = append(page.Volumes, thief)
@@ -248,7 +247,7 @@ func TestDashboardReleasedVolume(t *testing.T) {
 	objects.Pods[v.Claim] = []string{"db-0"}
 	for phase, pods := range map[string]int{"Bound": 1, "Released": 0} {
 		v.Phase = phase
-		for _, reported := range []statuspage.Page{page, {Node: page.Node}} {
+		for _, reported := range []report.Node{page, {Node: page.Node}} {
 			if item := find(t, dashboard.BuildNode("node-0001", reported, nil, objects), v.Handle); len(item.Pods) != pods || item.Phase != phase {
 				t.Errorf("%s: %+v", phase, item)
 			}
@@ -260,9 +259,9 @@ func TestDashboardReleasedVolume(t *testing.T) {
 func TestDashboardUnreferenced(t *testing.T) {
 	source := simulated.New(1, 3)
 	var id string
-	source.Change("node-0001", func(page *statuspage.Page) {
+	source.Change("node-0001", func(page *report.Node) {
 		id = page.Volumes[0].ID
-		page.Comparison = &statuspage.Comparison{Unreferenced: []statuspage.Unreferenced{{Reason: statuspage.ReasonAbandoned, Handle: id, Text: "its claim uses another volume"}}}
+		page.Comparison = &report.Comparison{Unreferenced: []report.Unreferenced{{Reason: report.ReasonAbandoned, Handle: id, Text: "its claim uses another volume"}}}
 	})
 	if item := find(t, build(t, source, "node-0001"), id); item.Health != dashboard.HealthWarning || !slices.Contains(item.Text, "abandoned: its claim uses another volume") {
 		t.Errorf("item %+v", item)
@@ -274,13 +273,13 @@ func TestDashboardUnreferenced(t *testing.T) {
 func TestDashboardBounds(t *testing.T) {
 	source := simulated.New(0, 0)
 	source.AddHostileNode("node-1")
-	source.Change("node-1", func(page *statuspage.Page) {
+	source.Change("node-1", func(page *report.Node) {
 		long := strings.Repeat("x", 1<<16)
 		for i := range 20_000 {
-			page.Volumes = append(page.Volumes, inventory.Volume{ID: fmt.Sprint(i), LV: long, Claim: long, Group: "vg"})
+			page.Volumes = append(page.Volumes, report.Volume{ID: fmt.Sprint(i), LV: long, Claim: long, Group: "vg"})
 			page.Unread = append(page.Unread, long)
 		}
-		page.Groups = append(page.Groups, make([]inventory.Group, 1000)...)
+		page.Groups = append(page.Groups, make([]report.Group, 1000)...)
 	})
 	node := build(t, source, "node-1")
 	document, err := json.Marshal(node)

@@ -4,18 +4,18 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
-func (b *builder) poolItem(g inventory.Group, p inventory.Pool) Item {
+func (b *builder) poolItem(g report.Group, p report.Pool) Item {
 	used := p.Used
 	item := Item{ID: text(g.UUID) + "/lv:" + text(p.Name), Kind: KindPool, Health: HealthOK, State: text(string(p.State)), Group: text(g.Name), LV: text(p.Name),
 		Layout: "thin-pool", Size: p.Size, Used: &used}
 	switch p.State {
-	case inventory.PoolFull, inventory.PoolFailed:
+	case report.PoolFull, report.PoolFailed:
 		item.Health = HealthError
-	case inventory.PoolWorks, inventory.PoolInactive:
+	case report.PoolWorks, report.PoolInactive:
 	}
 	for _, c := range b.ofGroup(g.Name) {
 		if c.Pool == p.Name {
@@ -30,7 +30,7 @@ func (b *builder) poolItem(g inventory.Group, p inventory.Pool) Item {
 }
 
 // ofGroup returns the conditions of a group and its pools, at most maxMessages, each once: each volume of a full pool has that of the pool.
-func (b *builder) ofGroup(name inventory.VGName) (list []statuspage.Condition) {
+func (b *builder) ofGroup(name lvm.VGName) (list []report.Condition) {
 	for _, c := range b.page.Conditions {
 		if c.Group != name || c.Volume != "" && c.Pool == "" {
 			continue
@@ -44,7 +44,7 @@ func (b *builder) ofGroup(name inventory.VGName) (list []statuspage.Condition) {
 }
 
 // group builds a volume group with its disks and pools.
-func (b *builder) group(g inventory.Group) Group {
+func (b *builder) group(g report.Group) Group {
 	view := Group{Name: text(g.Name), UUID: text(g.UUID), Tags: texts(g.Tags), Size: g.Size, Free: g.Free, ExtentSize: g.ExtentSize, Health: HealthOK, Disks: []Disk{}}
 	if g.Problem != "" {
 		view.Health, view.Messages = HealthError, []string{text(g.Problem)}
@@ -75,7 +75,7 @@ func (b *builder) group(g inventory.Group) Group {
 
 // disk returns a physical volume with ascending, disjoint ranges; it joins neighbouring ranges of one item. It drops ranges that
 // overlap, or lie outside the disk: no correct driver reports them.
-func (b *builder) disk(group string, pv inventory.PV) Disk {
+func (b *builder) disk(group string, pv report.PV) Disk {
 	d := Disk{Device: text(pv.Device), UUID: text(pv.UUID), State: "ok", Extents: max(pv.Extents, 0), Positions: true, Ranges: [][3]int64{}}
 	if pv.Disk != nil {
 		d.Model, d.Serial, d.Slot = text(pv.Disk.Model), text(pv.Disk.Serial), text(pv.Disk.Slot)
@@ -126,7 +126,7 @@ func appendRange(ranges [][3]int64, r [3]int64, extents int64) [][3]int64 {
 
 // diskWithoutPositions returns one disk for a group, with the group's volumes one after the other, in MiB. Older drivers do not
 // report extents.
-func (b *builder) diskWithoutPositions(g inventory.Group) Disk {
+func (b *builder) diskWithoutPositions(g report.Group) Disk {
 	d := Disk{Device: "all disks", State: "ok", Extents: int64(max(g.Size, 0) >> 20), Ranges: [][3]int64{}}
 	at := int64(0)
 	for i, item := range b.node.Items {
@@ -144,7 +144,7 @@ func (b *builder) diskWithoutPositions(g inventory.Group) Disk {
 }
 
 // pool lists the volumes of a pool. A snapshot is in the pool of its source.
-func (b *builder) pool(item int, group string, p inventory.Pool) Pool {
+func (b *builder) pool(item int, group string, p report.Pool) Pool {
 	view := Pool{Item: item, Used: p.Used, Size: p.Size, Provisioned: p.Promised, MetaUsed: p.MetadataUsed, MetaSize: p.MetadataSize, Items: []int{}}
 	inPool := map[string]bool{}
 	for i, v := range b.node.Items {

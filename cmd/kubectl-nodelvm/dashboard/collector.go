@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // pagesAtOnce limits concurrent reads of nodes: each costs the API server a forwarded port.
@@ -136,7 +136,7 @@ func (c *Collector) read(ctx context.Context, names []string, x *index, status S
 }
 
 // learn records an answer, or the error and the time of the next read.
-func (k *known) learn(page statuspage.Page, err error, now time.Time, interval time.Duration) {
+func (k *known) learn(page report.Node, err error, now time.Time, interval time.Duration) {
 	if err == nil {
 		k.answer, k.failures, k.next = answer{page: page, read: true}, 0, time.Time{}
 		return

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // fakeSource has one node, and counts reads of its page.
@@ -27,11 +27,11 @@ func (f *fakeSource) Events(context.Context, string, string, []string) ([]Event,
 	return nil, errors.New(strings.Repeat("<b>", 10000))
 }
 
-func (f *fakeSource) Page(context.Context, string) (statuspage.Page, error) {
+func (f *fakeSource) Page(context.Context, string) (report.Node, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reads++
-	return statuspage.Page{Version: "v1"}, f.err
+	return report.Node{Version: "v1"}, f.err
 }
 
 // TestDashboardBackOff: the collector reads a node that does not answer less and less often, and keeps its last answer.

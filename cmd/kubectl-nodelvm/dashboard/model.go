@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // Source reads the cluster. Its methods return what the user may read; Objects.Limits says what the user may not read.
@@ -13,7 +13,7 @@ type Source interface {
 	// Nodes lists the names of the nodes with a driver.
 	Nodes(ctx context.Context) ([]string, error)
 	// Page reads the status page of a node's driver.
-	Page(ctx context.Context, node string) (statuspage.Page, error)
+	Page(ctx context.Context, node string) (report.Node, error)
 	// Objects lists the objects of volumes.
 	Objects(ctx context.Context) Objects
 	// Events lists the events about a claim and pods of a namespace.
@@ -32,13 +32,13 @@ type Objects struct {
 type Volume struct {
 	Name, Handle, Node, Claim, Class, Phase string
 	Encryption, KeySecret                   string // KeySecret is "namespace/name"
-	Size                                    inventory.Bytes
+	Size                                    lvm.Bytes
 }
 
 // Claim is a PersistentVolumeClaim of the driver.
 type Claim struct {
 	Claim, Node, Class, Phase, Volume string // Claim is "namespace/name"
-	Size                              inventory.Bytes
+	Size                              lvm.Bytes
 }
 
 // Event is an event of the API.
@@ -88,21 +88,21 @@ type Node struct {
 	Items    []Item   `json:"items"`
 	Omitted  int      `json:"omitted,omitempty"` // number of entries beyond the limits
 
-	Wipe inventory.Bytes `json:"wipeBacklog,omitempty"` // bytes of deleted volumes that are not wiped yet
+	Wipe lvm.Bytes `json:"wipeBacklog,omitempty"` // bytes of deleted volumes that are not wiped yet
 }
 
 // Group is one volume group.
 type Group struct {
-	Name       string          `json:"name"`
-	UUID       string          `json:"uuid"`
-	Tags       []string        `json:"tags,omitempty"`
-	Size       inventory.Bytes `json:"size"`
-	Free       inventory.Bytes `json:"free"`
-	ExtentSize inventory.Bytes `json:"extentSize"`
-	Health     Health          `json:"health"`
-	Messages   []string        `json:"messages,omitempty"`
-	Disks      []Disk          `json:"disks"`
-	Pools      []Pool          `json:"pools,omitempty"`
+	Name       string    `json:"name"`
+	UUID       string    `json:"uuid"`
+	Tags       []string  `json:"tags,omitempty"`
+	Size       lvm.Bytes `json:"size"`
+	Free       lvm.Bytes `json:"free"`
+	ExtentSize lvm.Bytes `json:"extentSize"`
+	Health     Health    `json:"health"`
+	Messages   []string  `json:"messages,omitempty"`
+	Disks      []Disk    `json:"disks"`
+	Pools      []Pool    `json:"pools,omitempty"`
 }
 
 // Disk is a physical volume. Without positions, for a driver too old to report extents, it stands for a whole group and has the
@@ -128,13 +128,13 @@ const (
 
 // Pool is one thin pool with its volumes and snapshots.
 type Pool struct {
-	Item        int             `json:"item"`
-	Used        inventory.Bytes `json:"used"`
-	Size        inventory.Bytes `json:"size"`
-	Provisioned inventory.Bytes `json:"provisioned"`
-	MetaUsed    inventory.Bytes `json:"metadataUsed"`
-	MetaSize    inventory.Bytes `json:"metadataSize"`
-	Items       []int           `json:"items"` // its volumes and snapshots, as indexes in Node.Items
+	Item        int       `json:"item"`
+	Used        lvm.Bytes `json:"used"`
+	Size        lvm.Bytes `json:"size"`
+	Provisioned lvm.Bytes `json:"provisioned"`
+	MetaUsed    lvm.Bytes `json:"metadataUsed"`
+	MetaSize    lvm.Bytes `json:"metadataSize"`
+	Items       []int     `json:"items"` // its volumes and snapshots, as indexes in Node.Items
 }
 
 // Kind is what an item is.
@@ -159,26 +159,26 @@ type FileSystem struct {
 
 // Item is a logical volume, or a claim for one.
 type Item struct {
-	ID      string           `json:"id"` // unique in the node
-	Kind    Kind             `json:"kind"`
-	Health  Health           `json:"health"`
-	State   string           `json:"state"`
-	Group   string           `json:"group,omitempty"`
-	LV      string           `json:"lv,omitempty"`
-	UUID    string           `json:"uuid,omitempty"`
-	Layout  string           `json:"layout,omitempty"`
-	Pool    string           `json:"pool,omitempty"`
-	Size    inventory.Bytes  `json:"size"`
-	Used    *inventory.Bytes `json:"used,omitempty"`
-	FS      *FileSystem      `json:"fileSystem,omitempty"` // nil: not mounted
-	Crypt   string           `json:"encryption,omitempty"` // "luks2 (Secret namespace/name)"; empty: none
-	Claim   string           `json:"claim,omitempty"`
-	PV      string           `json:"pv,omitempty"`
-	Phase   string           `json:"phase,omitempty"` // of the PersistentVolume
-	Class   string           `json:"class,omitempty"`
-	Source  string           `json:"source,omitempty"`  // handle of a snapshot's volume
-	Cluster string           `json:"cluster,omitempty"` // that created it, if it is not this one
-	Pods    []string         `json:"pods,omitempty"`
-	Created time.Time        `json:"created,omitzero"`
-	Text    []string         `json:"messages,omitempty"`
+	ID      string      `json:"id"` // unique in the node
+	Kind    Kind        `json:"kind"`
+	Health  Health      `json:"health"`
+	State   string      `json:"state"`
+	Group   string      `json:"group,omitempty"`
+	LV      string      `json:"lv,omitempty"`
+	UUID    string      `json:"uuid,omitempty"`
+	Layout  string      `json:"layout,omitempty"`
+	Pool    string      `json:"pool,omitempty"`
+	Size    lvm.Bytes   `json:"size"`
+	Used    *lvm.Bytes  `json:"used,omitempty"`
+	FS      *FileSystem `json:"fileSystem,omitempty"` // nil: not mounted
+	Crypt   string      `json:"encryption,omitempty"` // "luks2 (Secret namespace/name)"; empty: none
+	Claim   string      `json:"claim,omitempty"`
+	PV      string      `json:"pv,omitempty"`
+	Phase   string      `json:"phase,omitempty"` // of the PersistentVolume
+	Class   string      `json:"class,omitempty"`
+	Source  string      `json:"source,omitempty"`  // handle of a snapshot's volume
+	Cluster string      `json:"cluster,omitempty"` // that created it, if it is not this one
+	Pods    []string    `json:"pods,omitempty"`
+	Created time.Time   `json:"created,omitzero"`
+	Text    []string    `json:"messages,omitempty"`
 }

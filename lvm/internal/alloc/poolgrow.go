@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
 // An overprovisioned thin pool is extended as it fills, and so is the metadata of any pool, while the volume group has free
@@ -98,10 +97,10 @@ func (p Pool) OvercommitReason(s lvm.PoolStatus) string {
 		return fmt.Sprintf("the thin pool %s takes no writes (%s): the driver creates nothing in it until it is repaired", name, s.FailureReason())
 	case p.Promised > p.Promise(most, 100) && lvm.IsAbove(s.DataUsed, int64(p.Promise(most, 100)), lvm.PoolDataThreshold) && !p.Ours:
 		return fmt.Sprintf("the thin pool %s is nearly full: %s are written, and %s are provisioned; %s",
-			name, inventory.Share(lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data)), lvm.Bytes(p.Promised)*p.Chunk, theirs)
+			name, lvm.Share(lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data)), lvm.Bytes(p.Promised)*p.Chunk, theirs)
 	case p.Promised > p.Promise(most, 100) && lvm.IsAbove(s.DataUsed, int64(p.Promise(most, 100)), lvm.PoolDataThreshold):
 		return fmt.Sprintf("the thin pool %s is nearly full: %s are written, %s are provisioned, and volume group %s has %s free to extend it. Delete volumes or snapshots in it, or add a disk to the group (vgextend %s DISK)",
-			name, inventory.Share(lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data)), lvm.Bytes(p.Promised)*p.Chunk, group, p.Group.Bytes(p.Growable()), group)
+			name, lvm.Share(lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data)), lvm.Bytes(p.Promised)*p.Chunk, group, p.Group.Bytes(p.Growable()), group)
 	case lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, lvm.PoolMetadataThreshold) && !p.Ours:
 		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s); %s", name, lvm.Percent(s.MetadataUsed, s.MetadataTotal), theirs)
 	case lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, lvm.PoolMetadataThreshold) && p.moreMetadata() == 0:

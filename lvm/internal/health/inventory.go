@@ -10,11 +10,11 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // AddTo adds the groups of a state, with their volumes and snapshots, to an inventory.
-func (k Checker) AddTo(inv *inventory.Inventory, s lvm.State) error {
+func (k Checker) AddTo(inv *report.Inventory, s lvm.State) error {
 	devices, err := k.Engine.Devices()
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (k Checker) AddTo(inv *inventory.Inventory, s lvm.State) error {
 }
 
 // addLastSnapshots records on each volume when its youngest snapshot was created.
-func addLastSnapshots(inv *inventory.Inventory) {
+func addLastSnapshots(inv *report.Inventory) {
 	last := map[string]time.Time{} // by the volume's handle
 	for _, sn := range inv.Snapshots {
 		if sn.State == string(lvm.StateReady) && sn.Created.After(last[sn.Source]) {
@@ -44,8 +44,8 @@ func addLastSnapshots(inv *inventory.Inventory) {
 	}
 }
 
-func (k Checker) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) inventory.Group {
-	e := inventory.Group{Name: g.Name, UUID: g.UUID, Tags: g.Tags, Disks: len(g.PVs), Free: g.Bytes(g.FreeExtents()),
+func (k Checker) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) report.Group {
+	e := report.Group{Name: g.Name, UUID: g.UUID, Tags: g.Tags, Disks: len(g.PVs), Free: g.Bytes(g.FreeExtents()),
 		MetadataSize: g.MDASize, MetadataFree: g.MDAFree, AutoActivation: g.AutoActivation && oursAlone(g),
 		ExtentSize: g.ExtentSize, PVs: pvEntries(g)}
 	for _, pv := range g.PVs {
@@ -77,24 +77,24 @@ func oursAlone(g lvm.Group) bool {
 	})
 }
 
-func (c *groupCheck) poolEntry(lv lvm.LV) inventory.Pool {
+func (c *groupCheck) poolEntry(lv lvm.LV) report.Pool {
 	s, _ := status(c, lvm.DeviceUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool) // without a status it counts as inactive
 	m := poolMetrics(c.group, lv, s)
-	e := inventory.Pool{Name: m.Name, Size: m.Size, Used: m.Used, MetadataSize: m.MetadataSize, MetadataUsed: m.MetadataUsed,
-		Promised: m.Promised, Zero: lv.Thin.Zero, State: inventory.PoolWorks}
+	e := report.Pool{Name: m.Name, Size: m.Size, Used: m.Used, MetadataSize: m.MetadataSize, MetadataUsed: m.MetadataUsed,
+		Promised: m.Promised, Zero: lv.Thin.Zero, State: report.PoolWorks}
 	switch {
 	case s == nil:
-		e.State = inventory.PoolInactive
+		e.State = report.PoolInactive
 	case s.IsFailed():
-		e.State = inventory.PoolFailed
+		e.State = report.PoolFailed
 	case s.IsFull():
-		e.State = inventory.PoolFull
+		e.State = report.PoolFull
 	}
 	return e
 }
 
 // addVolumes adds the volumes and snapshots of one group.
-func (k Checker) addVolumes(inv *inventory.Inventory, g lvm.Group, paths map[string]string) {
+func (k Checker) addVolumes(inv *report.Inventory, g lvm.Group, paths map[string]string) {
 	c := groupCheck{engine: k.Engine, group: g, paths: paths}
 	for _, lv := range g.LVs {
 		v, ours, err := lvm.VolumeOf(g, lv)
@@ -103,13 +103,13 @@ func (k Checker) addVolumes(inv *inventory.Inventory, g lvm.Group, paths map[str
 			continue
 		}
 		if ours {
-			inv.Volumes = append(inv.Volumes, inventory.Volume{ID: v.ID.String(), UUID: v.UUID, Group: v.Group, LV: lv.Name, Name: v.Name,
+			inv.Volumes = append(inv.Volumes, report.Volume{ID: v.ID.String(), UUID: v.UUID, Group: v.Group, LV: lv.Name, Name: v.Name,
 				Claim: v.Claim, Cluster: v.Cluster, State: string(v.State), Layout: string(v.Class.Layout), Pool: lv.Pool, Size: v.Size,
 				Used: c.mapped(lv), Created: lv.Created, Block: v.Block, Encryption: string(v.Class.Encryption)})
 			continue
 		}
 		if sn, ours, err := lvm.SnapshotOf(g, lv); err == nil && ours {
-			inv.Snapshots = append(inv.Snapshots, inventory.Snapshot{ID: sn.ID.String(), Group: sn.Group, LV: lv.Name, Name: sn.Name,
+			inv.Snapshots = append(inv.Snapshots, report.Snapshot{ID: sn.ID.String(), Group: sn.Group, LV: lv.Name, Name: sn.Name,
 				Cluster: sn.Cluster, State: string(sn.State), Source: sn.Source.String(), Size: sn.Size, Created: sn.Created})
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 func TestParseThin(t *testing.T) {
@@ -41,7 +41,7 @@ func TestGroupOfTheDriverAlone(t *testing.T) {
 // TestLastSnapshot: the youngest ready snapshot of a volume counts.
 func TestLastSnapshot(t *testing.T) {
 	at := func(second int64) time.Time { return time.Unix(second, 0) }
-	inv := inventory.Inventory{Volumes: []inventory.Volume{{ID: "a"}, {ID: "b"}}, Snapshots: []inventory.Snapshot{
+	inv := report.Inventory{Volumes: []report.Volume{{ID: "a"}, {ID: "b"}}, Snapshots: []report.Snapshot{
 		{Source: "a", State: string(lvm.StateReady), Created: at(2)}, {Source: "a", State: string(lvm.StateReady), Created: at(1)},
 		{Source: "a", State: string(lvm.StateDeleting), Created: at(3)}, {Source: "gone", State: string(lvm.StateReady), Created: at(4)},
 	}}

@@ -5,17 +5,17 @@ import (
 	"slices"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // pvEntries lists the physical volumes of a group with what occupies their extents, ascending.
-func pvEntries(g lvm.Group) []inventory.PV {
-	entries := make([]inventory.PV, 0, len(g.PVs))
+func pvEntries(g lvm.Group) []report.PV {
+	entries := make([]report.PV, 0, len(g.PVs))
 	at := map[string]int{} // in entries, by UUID
 	for i, pv := range g.PVs {
-		e := inventory.PV{UUID: pv.UUID, Device: pv.Device, Extents: int64(pv.Extents), Missing: pv.Missing, Unresponsive: pv.Unresponsive}
+		e := report.PV{UUID: pv.UUID, Device: pv.Device, Extents: int64(pv.Extents), Missing: pv.Missing, Unresponsive: pv.Unresponsive}
 		for _, run := range pv.Free {
-			e.Free = append(e.Free, inventory.ExtentRange{Start: int64(run.Start), Count: int64(run.Count)})
+			e.Free = append(e.Free, report.ExtentRange{Start: int64(run.Start), Count: int64(run.Count)})
 		}
 		entries, at[pv.UUID] = append(entries, e), i
 	}
@@ -28,12 +28,12 @@ func pvEntries(g lvm.Group) []inventory.PV {
 					continue
 				}
 				entries[i].Allocated = append(entries[i].Allocated,
-					inventory.ExtentRange{Start: int64(area.Start), Count: legExtents(seg), LV: lv.Name, Owner: owners[lv.Name]})
+					report.ExtentRange{Start: int64(area.Start), Count: legExtents(seg), LV: lv.Name, Owner: owners[lv.Name]})
 			}
 		}
 	}
 	for i := range entries {
-		slices.SortFunc(entries[i].Allocated, func(a, b inventory.ExtentRange) int { return cmp.Compare(a.Start, b.Start) })
+		slices.SortFunc(entries[i].Allocated, func(a, b report.ExtentRange) int { return cmp.Compare(a.Start, b.Start) })
 	}
 	return entries
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // TestPVEntries: each extent of a linear, a striped and a RAID volume, and of a thin pool, has its range and its owner.
@@ -29,13 +29,13 @@ func TestPVEntries(t *testing.T) {
 			{Name: "y", Hidden: true, Segments: []lvm.Segment{{Type: "raid1", Areas: []lvm.Area{{LV: "x"}}}}},
 		},
 	}
-	of := func(start, count int64, lv, owner string) inventory.ExtentRange {
-		return inventory.ExtentRange{Start: start, Count: count, LV: lv, Owner: owner}
+	of := func(start, count int64, lv, owner string) report.ExtentRange {
+		return report.ExtentRange{Start: start, Count: count, LV: lv, Owner: owner}
 	}
-	want := []inventory.PV{
-		{UUID: "a", Device: "/dev/sda", Extents: 40, Free: []inventory.ExtentRange{{Start: 30, Count: 10}}, Allocated: []inventory.ExtentRange{
+	want := []report.PV{
+		{UUID: "a", Device: "/dev/sda", Extents: 40, Free: []report.ExtentRange{{Start: 30, Count: 10}}, Allocated: []report.ExtentRange{
 			of(0, 10, "striped", ""), of(10, 5, "linear", ""), of(15, 3, "image", "mirrored"), of(18, 1, "meta", "mirrored"), of(19, 2, "leg", "pool")}},
-		{UUID: "b", Missing: true, Extents: 40, Allocated: []inventory.ExtentRange{
+		{UUID: "b", Missing: true, Extents: 40, Allocated: []report.ExtentRange{
 			of(0, 2, "linear", ""), of(2, 10, "striped", ""), of(12, 1, "tmeta", "pool")}},
 	}
 	if diff := cmp.Diff(want, pvEntries(g)); diff != "" {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // wiping is a deleted volume that still holds its extents.
@@ -55,23 +55,23 @@ func (w *Wiper) Backlog() (sum lvm.Bytes) {
 }
 
 // Backlogs is the same by group and namespace. A quota does not count deleted volumes; this shows whose they are.
-func (w *Wiper) Backlogs() []inventory.Backlog {
+func (w *Wiper) Backlogs() []report.Backlog {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	list := []inventory.Backlog{}
+	list := []report.Backlog{}
 	for _, p := range w.pending {
 		v := p.volume
 		namespace, _, _ := strings.Cut(v.Claim, "/")
-		i := slices.IndexFunc(list, func(b inventory.Backlog) bool { return b.UUID == v.ID.VG && b.Namespace == namespace })
+		i := slices.IndexFunc(list, func(b report.Backlog) bool { return b.UUID == v.ID.VG && b.Namespace == namespace })
 		if i < 0 {
 			i = len(list)
-			list = append(list, inventory.Backlog{Group: v.Group, UUID: v.ID.VG, Namespace: namespace})
+			list = append(list, report.Backlog{Group: v.Group, UUID: v.ID.VG, Namespace: namespace})
 		}
 		list[i].Volumes++
 		list[i].Bytes += p.left
 		list[i].Held += v.DeviceSize()
 	}
-	slices.SortFunc(list, func(a, b inventory.Backlog) int {
+	slices.SortFunc(list, func(a, b report.Backlog) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.UUID, b.UUID), strings.Compare(a.Namespace, b.Namespace))
 	})
 	return list

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // TestInventory: the inventory has what only the kernel, the locks and the tags show, and takes no LVM command.
@@ -25,7 +25,7 @@ func TestInventory(t *testing.T) {
 	sn, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "backup", Source: thin.ID})
 	hosttest.Must(t, err)
 	d = b.Start(t) // no volume waits for its ready tag
-	read := func() (inv inventory.Inventory) {
+	read := func() (inv report.Inventory) {
 		t.Helper()
 		d.Counted(t, "Inventory", 0, func() {
 			var err error
@@ -48,17 +48,17 @@ func TestInventory(t *testing.T) {
 		t.Errorf("used %v", used)
 	}
 	pool := poolPath(t, node)
-	for status, state := range map[string]inventory.PoolState{
-		"1 10/1000 1/2000 - rw discard_passdown error_if_no_space - 128":                   inventory.PoolWorks,
-		"1 10/1000 2000/2000 - out_of_data_space discard_passdown error_if_no_space - 128": inventory.PoolFull,
-		"1 1000/1000 1/2000 - rw discard_passdown error_if_no_space - 128":                 inventory.PoolFull,
-		"1 10/1000 1/2000 - ro discard_passdown error_if_no_space needs_check 128":         inventory.PoolFailed,
-		"Fail": inventory.PoolFailed,
-		"":     inventory.PoolInactive,
+	for status, state := range map[string]report.PoolState{
+		"1 10/1000 1/2000 - rw discard_passdown error_if_no_space - 128":                   report.PoolWorks,
+		"1 10/1000 2000/2000 - out_of_data_space discard_passdown error_if_no_space - 128": report.PoolFull,
+		"1 1000/1000 1/2000 - rw discard_passdown error_if_no_space - 128":                 report.PoolFull,
+		"1 10/1000 1/2000 - ro discard_passdown error_if_no_space needs_check 128":         report.PoolFailed,
+		"Fail": report.PoolFailed,
+		"":     report.PoolInactive,
 	} {
 		node.SetStatus(pool, "thin-pool", status)
 		groups := read().Groups
-		i := slices.IndexFunc(groups, func(g inventory.Group) bool { return string(g.Name) == b.Group })
+		i := slices.IndexFunc(groups, func(g report.Group) bool { return string(g.Name) == b.Group })
 		if got := groups[i].Pools[0].State; got != state {
 			t.Errorf("%q: the pool is %s, want %s", status, got, state)
 		}

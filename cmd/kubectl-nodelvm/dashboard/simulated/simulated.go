@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
-	"github.com/nodelvm/nodelvm/statuspage"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 const (
-	gib     = inventory.Bytes(1 << 30)
-	extent  = inventory.Bytes(4 << 20)
+	gib     = lvm.Bytes(1 << 30)
+	extent  = lvm.Bytes(4 << 20)
 	cluster = "7e57c1a5-0000-4000-8000-000000000001"
 	group   = "vg-data"
 	pool    = "nodelvm-thin"
@@ -32,7 +32,7 @@ var Start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 type Source struct {
 	mu      sync.Mutex
 	names   []string
-	pages   map[string]statuspage.Page
+	pages   map[string]report.Node
 	errors  map[string]error
 	objects dashboard.Objects
 	events  []dashboard.Event
@@ -40,7 +40,7 @@ type Source struct {
 
 // New returns a cluster of sound nodes and a few faulty ones, each with this number of volumes.
 func New(nodes, volumes int) *Source {
-	s := &Source{pages: map[string]statuspage.Page{}, errors: map[string]error{}, objects: dashboard.Objects{Pods: map[string][]string{}}}
+	s := &Source{pages: map[string]report.Node{}, errors: map[string]error{}, objects: dashboard.Objects{Pods: map[string][]string{}}}
 	for i := range nodes {
 		name := fmt.Sprintf("node-%04d", i+1)
 		s.names = append(s.names, name)
@@ -62,7 +62,7 @@ func (s *Source) Nodes(context.Context) ([]string, error) {
 }
 
 // Page returns a node's status page.
-func (s *Source) Page(_ context.Context, node string) (statuspage.Page, error) {
+func (s *Source) Page(_ context.Context, node string) (report.Node, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pages[node], s.errors[node]
@@ -92,7 +92,7 @@ func (s *Source) Events(_ context.Context, _, claim string, _ []string) ([]dashb
 }
 
 // Change changes a node's status page.
-func (s *Source) Change(node string, change func(page *statuspage.Page)) {
+func (s *Source) Change(node string, change func(page *report.Node)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	page := s.pages[node]
@@ -118,7 +118,7 @@ func (s *Source) Silence(node string, err error) {
 // layout allocates extents on the disks of one node.
 type layout struct {
 	random *rand.Rand
-	pvs    []inventory.PV
+	pvs    []report.PV
 	at     []int64 // the next extent of each disk
 	uuid   string
 }
@@ -128,13 +128,13 @@ func (l *layout) put(disk int, count int64, lv, owner string) {
 	if l.random.IntN(5) == 0 { // free extents of a deleted volume
 		l.hole(disk, min(int64(l.random.IntN(2000)+64), pv.Extents-l.at[disk]-count))
 	}
-	pv.Allocated = append(pv.Allocated, inventory.ExtentRange{Start: l.at[disk], Count: count, LV: lv, Owner: owner})
+	pv.Allocated = append(pv.Allocated, report.ExtentRange{Start: l.at[disk], Count: count, LV: lv, Owner: owner})
 	l.at[disk] += count
 }
 
 func (l *layout) hole(disk int, count int64) {
 	if count > 0 {
-		l.pvs[disk].Free = append(l.pvs[disk].Free, inventory.ExtentRange{Start: l.at[disk], Count: count})
+		l.pvs[disk].Free = append(l.pvs[disk].Free, report.ExtentRange{Start: l.at[disk], Count: count})
 		l.at[disk] += count
 	}
 }
@@ -149,7 +149,7 @@ func (l *layout) emptiest() (best int) {
 	return best
 }
 
-func (s *Source) page(i int, name string, volumes int) statuspage.Page {
+func (s *Source) page(i int, name string, volumes int) report.Node {
 	random := rand.New(rand.NewPCG(uint64(i), 7)) // a test's data, not a secret
 	l := &layout{random: random, uuid: fmt.Sprintf("vgSim0-%04d-0000-0000-0000-0000-000000", i), at: make([]int64, 3)}
 	for d := range 3 {
@@ -157,29 +157,29 @@ func (s *Source) page(i int, name string, volumes int) statuspage.Page {
 		if d == 2 {
 			device = "/dev/sda"
 		}
-		l.pvs = append(l.pvs, inventory.PV{UUID: fmt.Sprintf("pvSim%d-%04d", d, i), Device: device, Extents: int64([]inventory.Bytes{894, 894, 1788}[d] * gib / extent),
-			Disk: &inventory.Disk{Path: device, Model: []string{"Simulated NVMe 960", "Simulated NVMe 960", "Simulated SATA 1920"}[d], Serial: fmt.Sprintf("SIM%d%04d", d, i), Slot: fmt.Sprint(d)}})
+		l.pvs = append(l.pvs, report.PV{UUID: fmt.Sprintf("pvSim%d-%04d", d, i), Device: device, Extents: int64([]lvm.Bytes{894, 894, 1788}[d] * gib / extent),
+			Disk: &report.Disk{Path: device, Model: []string{"Simulated NVMe 960", "Simulated NVMe 960", "Simulated SATA 1920"}[d], Serial: fmt.Sprintf("SIM%d%04d", d, i), Slot: fmt.Sprint(d)}})
 	}
-	page := statuspage.Page{Node: name, Version: "v0.1.0", Cluster: cluster, Time: Start, Checks: statuspage.Checks{Kernel: "6.12.0-1-amd64"}}
+	page := report.Node{Node: name, Version: "v0.1.0", Cluster: cluster, Time: Start, Checks: report.Checks{Kernel: "6.12.0-1-amd64"}}
 	poolSize := 256 * gib
 	l.put(0, int64(poolSize/extent), pool+"_tdata", pool)
 	l.put(0, 256, pool+"_tmeta", pool)
-	p := inventory.Pool{Name: pool, Size: poolSize, MetadataSize: gib, MetadataUsed: gib / 9, Zero: true, State: inventory.PoolWorks}
+	p := report.Pool{Name: pool, Size: poolSize, MetadataSize: gib, MetadataUsed: gib / 9, Zero: true, State: report.PoolWorks}
 	for v := range volumes {
 		s.volume(&page, l, &p, i, v)
 	}
 	for d := range l.pvs {
 		l.hole(d, l.pvs[d].Extents-l.at[d])
 	}
-	g := inventory.Group{Name: group, UUID: inventory.VGUUID(l.uuid), Tags: []string{"fast"}, Disks: 3, ExtentSize: extent, MetadataSize: 64 << 20, MetadataFree: 60 << 20,
-		PVs: l.pvs, Pools: []inventory.Pool{p}}
+	g := report.Group{Name: group, UUID: lvm.VGUUID(l.uuid), Tags: []string{"fast"}, Disks: 3, ExtentSize: extent, MetadataSize: 64 << 20, MetadataFree: 60 << 20,
+		PVs: l.pvs, Pools: []report.Pool{p}}
 	for _, pv := range l.pvs {
-		g.Size += inventory.Bytes(pv.Extents) * extent
+		g.Size += lvm.Bytes(pv.Extents) * extent
 		for _, free := range pv.Free {
-			g.Free += inventory.Bytes(free.Count) * extent
+			g.Free += lvm.Bytes(free.Count) * extent
 		}
 	}
-	page.Groups = []inventory.Group{g}
+	page.Groups = []report.Group{g}
 	s.fault(&page, i)
 	return page
 }
@@ -187,10 +187,10 @@ func (s *Source) page(i int, name string, volumes int) statuspage.Page {
 var apps = []string{"shop/data-postgres", "metrics/prometheus-db", "queue/data-kafka", "search/data-opensearch", "cache/redis", "ci/workspace", "logs/loki-chunks"}
 
 // volume adds a volume with its objects; its number decides the layout.
-func (s *Source) volume(page *statuspage.Page, l *layout, p *inventory.Pool, node, number int) {
-	size := inventory.Bytes(8+l.random.IntN(80)) * gib
+func (s *Source) volume(page *report.Node, l *layout, p *report.Pool, node, number int) {
+	size := lvm.Bytes(8+l.random.IntN(80)) * gib
 	lv := fmt.Sprintf("pvc-%08x-%04x-4%03x-8000-%012x", uint32(node*7919+number*104729), number, node%4096, node*1000+number)
-	v := inventory.Volume{ID: l.uuid + "/" + lv, UUID: fmt.Sprintf("lvSim-%d-%d", node, number), Group: group, LV: lv, Name: lv, Cluster: cluster,
+	v := report.Volume{ID: l.uuid + "/" + lv, UUID: fmt.Sprintf("lvSim-%d-%d", node, number), Group: group, LV: lv, Name: lv, Cluster: cluster,
 		State: "ready", Layout: "linear", Size: size, Created: Start.Add(-time.Duration(l.random.IntN(9000)) * time.Hour)}
 	claim := fmt.Sprintf("%s-%d", apps[(node+number)%len(apps)], node)
 	if number >= len(apps) {
@@ -201,10 +201,10 @@ func (s *Source) volume(page *statuspage.Page, l *layout, p *inventory.Pool, nod
 	switch number % 5 {
 	case 1:
 		v.Layout, v.Pool = "thin", p.Name
-		used := size * inventory.Bytes(5+l.random.IntN(60)) / 100
+		used := size * lvm.Bytes(5+l.random.IntN(60)) / 100
 		v.Used = &used
 		p.Used, p.Promised = min(p.Used+used, p.Size), p.Promised+size
-		page.Snapshots = append(page.Snapshots, inventory.Snapshot{ID: l.uuid + "/snap-" + lv, Group: group, LV: "snap-" + lv, Name: "snapshot-" + lv[4:],
+		page.Snapshots = append(page.Snapshots, report.Snapshot{ID: l.uuid + "/snap-" + lv, Group: group, LV: "snap-" + lv, Name: "snapshot-" + lv[4:],
 			Cluster: cluster, State: "ready", Source: v.ID, Size: size, Created: Start.Add(-time.Hour)})
 	case 2:
 		v.Layout = "raid1"
@@ -219,7 +219,7 @@ func (s *Source) volume(page *statuspage.Page, l *layout, p *inventory.Pool, nod
 	default:
 		l.put(l.emptiest(), count, lv, "")
 	}
-	v.FileSystem = &inventory.FileSystem{Type: "ext4", Size: size, Available: size * inventory.Bytes(20+number%60) / 100, Inodes: 1000, InodesUsed: int64(number)}
+	v.FileSystem = &report.FileSystem{Type: "ext4", Size: size, Available: size * lvm.Bytes(20+number%60) / 100, Inodes: 1000, InodesUsed: int64(number)}
 	class := map[string]string{"linear": "local", "thin": "local-thin", "raid1": "local-mirrored", "striped": "local-striped"}[v.Layout]
 	if number%11 == 10 {
 		v.State = "deleting"
@@ -233,14 +233,14 @@ func (s *Source) volume(page *statuspage.Page, l *layout, p *inventory.Pool, nod
 }
 
 // fault adds a fault to some nodes.
-func (s *Source) fault(page *statuspage.Page, i int) {
+func (s *Source) fault(page *report.Node, i int) {
 	find := func(condition, volume, message string) {
-		page.Conditions = append(page.Conditions, statuspage.Condition{Type: condition, Group: group, Volume: volume, Text: message})
+		page.Conditions = append(page.Conditions, report.Condition{Type: condition, Group: group, Volume: volume, Text: message})
 	}
 	switch {
 	case i%41 == 3:
 		page.Groups[0].Pools[0].Used = page.Groups[0].Pools[0].Size * 91 / 100
-		page.Conditions = append(page.Conditions, statuspage.Condition{Type: "ThinPoolNearlyFull", Group: group, Pool: pool, Text: "thin pool vg-data/nodelvm-thin is nearly full: data 91% of 256 GiB"})
+		page.Conditions = append(page.Conditions, report.Condition{Type: "ThinPoolNearlyFull", Group: group, Pool: pool, Text: "thin pool vg-data/nodelvm-thin is nearly full: data 91% of 256 GiB"})
 	case i%61 == 5:
 		page.Groups[0].PVs[2].Missing, page.Groups[0].PVs[2].Device = true, ""
 		find("PhysicalVolumeMissing", "", "physical volume "+page.Groups[0].PVs[2].UUID+" is missing")

@@ -1,9 +1,9 @@
-package statuspage
+package report
 
 import (
 	"time"
 
-	"github.com/nodelvm/nodelvm/lvm/inventory"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // Comparison is the result of the driver's last comparison of the node's disks with the objects of the cluster.
@@ -15,17 +15,17 @@ type Comparison struct {
 
 // Unreferenced is a managed volume or snapshot that no object in this cluster refers to. The driver never removes it.
 type Unreferenced struct {
-	Reason      Reason           `json:"reason"`
-	Group       inventory.VGName `json:"volumeGroup"`
-	LV          string           `json:"lv"`
-	Handle      string           `json:"handle"`
-	Name        string           `json:"name"` // of its former PersistentVolume, or of the snapshot
-	Size        inventory.Bytes  `json:"size"`
-	Snapshot    bool             `json:"snapshot"`
-	FormerClaim string           `json:"formerClaim,omitempty"`
-	Cluster     string           `json:"clusterID"` // that created it
-	Created     time.Time        `json:"created,omitzero"`
-	Text        string           `json:"message"`
+	Reason      Reason     `json:"reason"`
+	Group       lvm.VGName `json:"volumeGroup"`
+	LV          string     `json:"lv"`
+	Handle      string     `json:"handle"`
+	Name        string     `json:"name"` // of its former PersistentVolume, or of the snapshot
+	Size        lvm.Bytes  `json:"size"`
+	Snapshot    bool       `json:"snapshot"`
+	FormerClaim string     `json:"formerClaim,omitempty"`
+	Cluster     string     `json:"clusterID"` // that created it
+	Created     time.Time  `json:"created,omitzero"`
+	Text        string     `json:"message"`
 }
 
 // Reason says why no object in this cluster refers to a volume.

@@ -1,33 +1,37 @@
-// Package statuspage has the types of the status page: the JSON document that a node's driver serves at `/v1/status` on its HTTP
-// port. kubectl nodelvm reads it through a port that the API server forwards to the driver's pod. It names volumes, claims and
-// groups with their UUIDs: the driver serves it without a token only on its pod's loopback address, and elsewhere to authorized
-// readers.
-package statuspage
+// Package report has the one document about a node: its volume groups with their volumes and snapshots, their conditions, and what
+// the node offers to storage classes.
+//
+//	lvm/host -> Inventory -> Node, with file systems, disks and conditions -> the status page, the metrics
+//
+// The status page is the document as JSON, which a node's driver serves at `/v1/status` on its HTTP port. kubectl nodelvm reads it
+// through a port that the API server forwards to the driver's pod, and package pending what explains a waiting claim. It names
+// volumes, claims and groups with their UUIDs: the driver serves it without a token only on its pod's loopback address, and elsewhere
+// to authorized readers.
+package report
 
 import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/inventory"
 )
 
-// Path and port of the page.
+// Path and port of the status page.
 const (
 	Path = "/v1/status"
 	Port = "9808"
 )
 
-// UnknownGroups begins the sentence of Page.Unknown that says why the driver could not read the groups, and all that is in them.
+// UnknownGroups begins the sentence of Node.Unknown that says why the driver could not read the groups, and all that is in them.
 const UnknownGroups = "the volume groups: "
 
-// Page is the status of one node. While Path is v1, later versions may add fields, but neither remove one nor change its meaning.
-type Page struct {
+// Node is the document about one node. While Path is v1, later versions may add fields, but neither remove one nor change its meaning.
+type Node struct {
 	Node     string    `json:"node"`
 	Version  string    `json:"version"`   // of the driver
 	Cluster  string    `json:"clusterID"` // UID in the tags of volumes that this driver creates; empty while the driver waits for it
 	Time     time.Time `json:"time"`
 	NotReady string    `json:"notReady,omitempty"` // why the driver is not ready
-	inventory.Inventory
+	Inventory
 	Classes    []Class     `json:"storageClasses,omitempty"` // of the classes in the query
 	Conditions []Condition `json:"conditions"`
 
@@ -39,27 +43,27 @@ type Page struct {
 
 // Condition is one condition, with the text of its event.
 type Condition struct {
-	Type   string           `json:"condition"` // as in the metric nodelvm_volume_condition
-	Group  inventory.VGName `json:"volumeGroup"`
-	Volume string           `json:"volume,omitempty"`   // the volume's handle; empty if the condition concerns the whole group
-	Pool   string           `json:"thinPool,omitempty"` // the thin pool's name
-	Text   string           `json:"message"`
+	Type   string     `json:"condition"` // as in the metric nodelvm_volume_condition
+	Group  lvm.VGName `json:"volumeGroup"`
+	Volume string     `json:"volume,omitempty"`   // the volume's handle; empty if the condition concerns the whole group
+	Pool   string     `json:"thinPool,omitempty"` // the thin pool's name
+	Text   string     `json:"message"`
 
-	Severity  lvm.Severity     `json:"severity"`
-	GroupUUID inventory.VGUUID `json:"volumeGroupUUID,omitempty"` // empty: the condition is about no existing group
-	Claim     string           `json:"claim,omitempty"`           // the volume's claim, namespace/name
+	Severity  lvm.Severity `json:"severity"`
+	GroupUUID lvm.VGUUID   `json:"volumeGroupUUID,omitempty"` // empty: the condition is about no existing group
+	Claim     string       `json:"claim,omitempty"`           // the volume's claim, namespace/name
 }
 
 // IsOf reports whether the condition concerns a volume group or a volume in it. Two groups, one of which is lost, may have one name.
-func (c Condition) IsOf(g inventory.Group) bool {
+func (c Condition) IsOf(g Group) bool {
 	return c.Group == g.Name && (c.GroupUUID == "" || c.GroupUUID == g.UUID)
 }
 
 // Class is the capacity of the node for a storage class.
 type Class struct {
-	Name   string            `json:"name"`
-	Error  string            `json:"error,omitempty"` // why the driver refuses its parameters
-	Offers []inventory.Offer `json:"capacity,omitempty"`
+	Name   string  `json:"name"`
+	Error  string  `json:"error,omitempty"` // why the driver refuses its parameters
+	Offers []Offer `json:"capacity,omitempty"`
 }
 
 // Checks are facts about the node that only its driver can determine.

@@ -1,8 +1,10 @@
-package inventory
+package report
 
 import (
 	"strings"
 	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // Disk identifies a disk for the person who must find it. Empty fields are unknown.
@@ -12,7 +14,7 @@ type Disk struct {
 	Serial string    `json:"serial,omitempty"`
 	WWN    string    `json:"wwn,omitempty"`
 	Slot   string    `json:"slot,omitempty"` // the enclosure's, or the address on the bus
-	Size   Bytes     `json:"size,omitempty"`
+	Size   lvm.Bytes `json:"size,omitempty"`
 	Seen   time.Time `json:"lastSeen"`
 }
 
@@ -33,8 +35,8 @@ func (d Disk) String() string {
 
 // LostDisk is a disk that is gone with its whole volume group.
 type LostDisk struct {
-	PV        string `json:"pvUUID"`
-	Group     VGName `json:"volumeGroup"`
-	GroupUUID VGUUID `json:"volumeGroupUUID"`
+	PV        string     `json:"pvUUID"`
+	Group     lvm.VGName `json:"volumeGroup"`
+	GroupUUID lvm.VGUUID `json:"volumeGroupUUID"`
 	Disk
 }
