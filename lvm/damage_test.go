@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 )
 
 func TestRAIDDamage(t *testing.T) {

@@ -9,7 +9,7 @@
 //	lvm/internal/ondisk  reads LVM's metadata from the disks into a State
 //	lvm/internal/alloc   plans volumes and computes capacity from a State
 //	lvm/internal/lvmcmd  turns a plan into lvm commands, and runs them
-//	lvm/internal/dm      device-mapper, sysfs, zeroing and flushing
+//	internal/dm          device-mapper, sysfs, mounts, zeroing and flushing
 //	lvm/lvmtest          a fake lvm command; a conformance suite runs over the fake and the real one
 //
 // The tag nodelvm.state is creating, zeroing, ready or deleting. The LVM commit that creates a volume writes all of its tags,

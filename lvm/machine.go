@@ -53,11 +53,8 @@ type Kernel interface {
 	Remove(uuid string) (removed bool, err error)
 	// ClearInactiveTable drops the device's inactive table, if it has one.
 	ClearInactiveTable(uuid string) (was bool, err error)
-	// RemoveStaleNames removes stale names of a group's volumes from /dev/mapper and /dev/GROUP. A name is stale if it leads to
-	// no device or to one with another name. A device node of a managed volume is stale too, because nothing removes it with
-	// its device. Devices do not change.
-	RemoveStaleNames(group VGName, ours func(uuid string) bool) (removed []string, err error)
-	// RemoveNamesOf removes the names of one removed volume and its hidden sub-LVs. udev removes the names that it created.
+	// RemoveNamesOf removes the names of one removed volume and its hidden sub-LVs from /dev/mapper and /dev/GROUP, if they lead to no
+	// device or to another volume's. udev removes the names that it created.
 	RemoveNamesOf(group VGName, lv string, hidden []string) (removed []string, err error)
 	// IsSuspended reports whether the device queues its I/O until it is resumed.
 	IsSuspended(path string) (bool, error)

@@ -54,7 +54,7 @@ func TestImports(t *testing.T) {
 }
 
 // commands are the packages under those that work on volume groups: they read, plan, and run single commands.
-var commands = []string{"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm", "lvm/internal/lvmcmd"}
+var commands = []string{"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "internal/dm", "lvm/internal/lvmcmd"}
 
 // changes are the packages under those that change volume groups by several commands.
 var changes = slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed", "lvm/internal/engine"})
@@ -65,11 +65,11 @@ var layers = map[string][]string{
 	"lvm":                   {},
 	"report":                {"lvm"},
 	"lvm/tail":              {},
+	"internal/dm":           {"lvm", "lvm/tail"},
 	"lvm/internal/accepted": {"lvm"},
-	"lvm/internal/ondisk":   {"lvm", "lvm/internal/accepted"},
+	"lvm/internal/ondisk":   {"lvm", "lvm/tail", "lvm/internal/accepted", "internal/dm"},
 	"lvm/internal/alloc":    {"lvm"},
-	"lvm/internal/dm":       {"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk"},
-	"lvm/internal/lvmcmd":   {"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "lvm/internal/dm"},
+	"lvm/internal/lvmcmd":   {"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "internal/dm"},
 	"lvm/internal/oplock":   commands,
 	"lvm/internal/zeroed":   {"lvm", "lvm/internal/alloc"},
 	"lvm/internal/reserve":  {"lvm", "lvm/internal/alloc"},
@@ -82,7 +82,7 @@ var layers = map[string][]string{
 	"lvm/internal/recovery": slices.Concat(changes, []string{"report", "lvm/internal/wipe"}),
 	"lvm/host": slices.Concat(changes, []string{"report", "lvm/internal/reserve", "lvm/internal/ready", "lvm/internal/wipe", "lvm/internal/health",
 		"lvm/internal/thinpool", "lvm/internal/prepare", "lvm/internal/recovery"}),
-	"node/luks":  {"lvm", "lvm/tail"},
+	"node/luks":  {"lvm", "lvm/tail", "internal/dm"},
 	"node/disks": {"lvm", "report"},
 	"node/trim":  {"lvm"},
 	printable:    {},
@@ -106,7 +106,7 @@ var kubeLayers = map[string][]string{
 }
 
 // processes names the one file of a package that may start processes.
-var processes = map[string]string{"lvm/internal/lvmcmd": "run.go", "lvm/internal/dm": "modprobe.go", "node/luks": "cryptsetup.go"}
+var processes = map[string]string{"lvm/internal/lvmcmd": "run.go", "internal/dm": "modprobe.go", "node/luks": "cryptsetup.go"}
 
 // dashboard is the page that kubectl's plugin serves. It reads the cluster through an interface.
 const dashboard = "cmd/kubectl-nodelvm/dashboard"
@@ -123,8 +123,8 @@ const withClientGo = "of the driver, kube is the only package with client-go"
 func forbidden(name, dep string, standard bool) string {
 	ours := strings.HasPrefix(dep, module)
 	if below, listed := layers[name]; listed {
-		if !standard && !ours && (!isOrUnder(name, "lvm") && name != "node/luks" || name == "lvm" || !isOrUnder(dep, "golang.org/x/sys")) {
-			return "it needs the standard library alone; the packages under lvm and node/luks may use golang.org/x/sys as well"
+		if !standard && !ours && (!isOrUnder(name, "lvm") && name != "node/luks" && name != "internal/dm" || name == "lvm" || !isOrUnder(dep, "golang.org/x/sys")) {
+			return "it needs the standard library alone; the packages under lvm, node/luks and internal/dm may use golang.org/x/sys as well"
 		}
 		if ours && !slices.Contains(below, strings.TrimPrefix(dep, module)) {
 			return "it may use only " + strings.Join(below, ", ")
@@ -136,7 +136,7 @@ func forbidden(name, dep string, standard bool) string {
 			return "the plugin runs on users' machines, with the vocabulary alone"
 		}
 	case "controller", "node":
-		if ours && !isOrUnder(dep, module+name) && !shared[dep] && (name != "node" || dep != module+"lvm/tail") {
+		if ours && !isOrUnder(dep, module+name) && !shared[dep] && (name != "node" || dep != module+"lvm/tail" && dep != module+"internal/dm") {
 			return "controller and node use the vocabulary, and neither lvm/host nor each other"
 		}
 	}
@@ -153,7 +153,7 @@ func forbidden(name, dep string, standard bool) string {
 func forbiddenDirectly(name, dep string) string {
 	switch {
 	case dep == "os/exec" && processes[name] == "":
-		return "lvm/internal/lvmcmd, lvm/internal/dm and node/luks start processes, and mount-utils for node"
+		return "lvm/internal/lvmcmd, internal/dm and node/luks start processes, and mount-utils for node"
 	case (isOrUnder(dep, "k8s.io/mount-utils") || dep == "k8s.io/utils/exec") && name != "node":
 		return "mounting is node's job"
 	case isOrUnder(dep, "k8s.io/client-go") && !isOrUnder(name, "kube") && name != "cmd/kubectl-nodelvm":
@@ -235,7 +235,7 @@ func TestImportRulesCanFail(t *testing.T) {
 		{"lvm", "golang.org/x/sys/unix", false},
 		{"lvm/host", "github.com/google/go-cmp/cmp", false},
 		{"lvm/internal/alloc", module + "lvm/internal/ondisk", false},
-		{"lvm/internal/ondisk", module + "lvm/internal/dm", false},
+		{"internal/dm", module + "lvm/internal/ondisk", false},
 		{"lvm/internal/lvmcmd", module + "lvm/host", false},
 		{"controller", module + "lvm/host", false},
 		{"controller", module + "node", false},

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/health"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
@@ -61,7 +61,7 @@ func NewHost(cfg lvm.Config) (*Host, error) {
 	disks := &ondisk.Disks{Accepted: recordOf(cfg)}
 	h := newHostOn(cfg, disks, lvm.Machine{
 		Runner: lvmcmd.Command{SystemDir: cfg.SystemDir, Devices: dm.DeviceDirOf(cfg), Observe: cfg.Observe, Reports: make(chan struct{}, lvmcmd.MaxReports), Files: files},
-		Kernel: dm.Kernel{Sys: "/sys", Proc: "/proc", Dev: "/dev"},
+		Kernel: ondisk.Kernel{Kernel: dm.Kernel{Sys: "/sys", Proc: "/proc", Dev: "/dev"}},
 		Reader: disks,
 	})
 	h.engine.Commands, h.undo = files, undo

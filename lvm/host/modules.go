@@ -1,6 +1,6 @@
 package host
 
-import "github.com/nodelvm/nodelvm/lvm/internal/dm"
+import "github.com/nodelvm/nodelvm/internal/dm"
 
 // Modules has the kernel modules of a node.
 type Modules interface {

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
 // Owns reports whether a block device, by its number, is the volume's, or no longer exists. It asks device-mapper for the
@@ -24,7 +24,7 @@ func (h *Host) Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
 		return true, nil
 	}
 	if err != nil {
-		return false, lvm.Errorf(lvm.KindInternal, "cannot determine which volume device %s belongs to: %w", ondisk.NumberOf(device), err)
+		return false, lvm.Errorf(lvm.KindInternal, "cannot determine which volume device %s belongs to: %w", dm.FormatNumber(device), err)
 	}
 	if !strings.HasPrefix(uuid, lvm.DeviceUUID(id.VG, "")) || len(uuid) != len(lvm.DeviceUUID(id.VG, ""))+lvUUIDSize {
 		return false, nil

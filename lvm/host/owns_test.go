@@ -8,14 +8,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
 // TestOwns: device-mapper tells which volume a device belongs to; the test has no readable disks.
 func TestOwns(t *testing.T) {
-	k := dm.Kernel{Sys: t.TempDir(), Dev: t.TempDir()}
+	k := ondisk.Kernel{Kernel: dm.Kernel{Sys: t.TempDir(), Dev: t.TempDir()}}
 	id := lvm.ID{VG: "AAAAAA-bbbb-CCCC-dddd-EEEE-ffff-GGGGGG", LV: "pvc-1"}
 	lv, vg := strings.Repeat("l", 32), strings.ReplaceAll(string(id.VG), "-", "")
 	for number, mapping := range map[string][2]string{

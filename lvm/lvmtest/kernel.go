@@ -85,8 +85,6 @@ func (k kernel) Remove(uuid string) (removed bool, err error) {
 
 func (k kernel) ClearInactiveTable(string) (was bool, err error) { return false, nil }
 
-func (k kernel) RemoveStaleNames(lvm.VGName, func(string) bool) ([]string, error) { return nil, nil }
-
 func (k kernel) RemoveNamesOf(group lvm.VGName, lv string, hidden []string) (removed []string, err error) {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()

@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 )
 
 // RemoveNamesOf removes the names in the host's /dev that an admin's lvm left for a volume that the driver has just removed,

@@ -4,9 +4,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
-	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 )
 
 // PoolStatus returns the kernel's status of a pool; nil while the pool is not active.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
@@ -38,8 +38,7 @@ func TestDeviceOfAnotherVolumesContent(t *testing.T) {
 		s := fixture.NewSysStack(t)
 		c.make(s)
 		s.Mapper("dm-9", "LVM-aavictim", c.below)
-		fixture.Must(t, os.Symlink(filepath.Join(s.Sys, "class/block"), filepath.Join(s.Sys, "block")))
-		e := New(lvm.Config{}, lvm.Machine{Kernel: dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}}, oplock.NewTasks())
+		e := New(lvm.Config{}, lvm.Machine{Kernel: ondisk.Kernel{Kernel: dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}}}, oplock.NewTasks())
 		if c.below == "loop0" {
 			fixture.Must(t, os.RemoveAll(filepath.Join(s.Dev, "loop0"))) // it cannot be queried
 		}
@@ -94,8 +93,7 @@ func TestReadFailsWithoutDeviceList(t *testing.T) {
 // TestDevicesOnVolumes: the driver reports block devices that the node has on volumes, but no volume of a disk's group.
 func TestDevicesOnVolumes(t *testing.T) {
 	s := fixture.NewSysStack(t)
-	fixture.Must(t, os.Symlink(filepath.Join(s.Sys, "class/block"), filepath.Join(s.Sys, "block")))
-	k := dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}
+	k := ondisk.Kernel{Kernel: dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}}
 	s.Virtual("md0", 9, "sda")
 	s.Attribute(t, "md0", "md/level", "raid1\n")
 	if list, err := k.DevicesOnVolumes(); err != nil || len(list) > 0 {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 )
 

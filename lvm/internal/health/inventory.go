@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 	"github.com/nodelvm/nodelvm/report"
 )

@@ -3,9 +3,9 @@ package health
 import (
 	"fmt"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
-	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 )
 
 // From these percentages on, a pool is nearly full. Full metadata is worse than full data: only an offline pool can be

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/accepted"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
@@ -68,7 +69,7 @@ func TestRawVolumeOfAnotherDriver(t *testing.T) {
 			},
 			"a mount": func(s *stack, r *accepted.Record) {
 				major := s.Number("nvme2n1")
-				s.mounts(fmt.Sprintf("40 1 %s / %s/pods/u/volumes/x rw - ext4 /dev/nvme2n1 rw\n", NumberOf(major), r.KubeletDir))
+				s.mounts(fmt.Sprintf("40 1 %s / %s/pods/u/volumes/x rw - ext4 /dev/nvme2n1 rw\n", dm.FormatNumber(major), r.KubeletDir))
 			},
 		} {
 			t.Run(where+", "+how, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package ondisk
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -66,7 +66,7 @@ type knownDevice struct {
 
 // scan lists the block devices that may be PVs: no LVM volumes, and no empty or tiny devices.
 func (s *scanner) scan(ctx context.Context, sys, proc, dev string) (*blockDevices, error) {
-	entries, err := readEntries(filepath.Join(sys, "class/block"))
+	entries, err := dm.ReadEntries(filepath.Join(sys, "class/block"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the node's block devices: %w", err)
 	}
@@ -83,33 +83,27 @@ func (s *scanner) scan(ctx context.Context, sys, proc, dev string) (*blockDevice
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		k, known := before[e.name]
-		if !known || k.inode != e.inode || k.blocks != sizes[e.name] {
-			k, err = b.look(e, sizes[e.name], dev)
-			if Vanished(err) {
+		k, known := before[e.Name]
+		if !known || k.inode != e.Inode || k.blocks != sizes[e.Name] {
+			k, err = b.look(e, sizes[e.Name], dev)
+			if dm.IsVanished(err) {
 				continue
 			}
 			if err != nil {
-				return nil, fmt.Errorf("cannot read block device %s: %w", e.name, err)
+				return nil, fmt.Errorf("cannot read block device %s: %w", e.Name, err)
 			}
 		}
 		making := k.mapper && k.uuid == ""
 		skipped := k.candidate && k.blocks == 0
 		if !making && !skipped {
-			now[e.name] = k
+			now[e.Name] = k
 		}
-		b.add(e.name, k)
+		b.add(e.Name, k)
 	}
 	s.mu.Lock()
 	s.known = now
 	s.mu.Unlock()
 	return b, nil
-}
-
-// Vanished reports whether an error of sysfs means that a device is removed or being removed: device-mapper returns EINVAL
-// during the removal.
-func Vanished(err error) bool {
-	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL)
 }
 
 func (b *blockDevices) add(name string, k knownDevice) {
@@ -129,14 +123,14 @@ func (b *blockDevices) add(name string, k knownDevice) {
 // look reads the properties of a new device: one file for an LVM volume or an empty device, else two. A device that
 // /proc/partitions lacks may exist: the kernel returns a long list in pieces, and skips a device if another one is removed in
 // between.
-func (b *blockDevices) look(e dirEntry, blocks int64, dev string) (knownDevice, error) {
-	k := knownDevice{inode: e.inode, blocks: blocks, mapper: strings.HasPrefix(e.name, "dm-")}
+func (b *blockDevices) look(e dm.Entry, blocks int64, dev string) (knownDevice, error) {
+	k := knownDevice{inode: e.Inode, blocks: blocks, mapper: strings.HasPrefix(e.Name, "dm-")}
 	if k.mapper {
-		uuid, err := b.attribute(e.name, "dm/uuid")
+		uuid, err := dm.Attribute(b.sys, e.Name, "dm/uuid")
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return k, err
 		}
-		if k.uuid = string(uuid); strings.HasPrefix(k.uuid, "LVM-") {
+		if k.uuid = uuid; strings.HasPrefix(k.uuid, "LVM-") {
 			return k, nil
 		}
 	}
@@ -144,12 +138,12 @@ func (b *blockDevices) look(e dirEntry, blocks int64, dev string) (knownDevice, 
 		return k, nil
 	}
 	var err error
-	k.device, k.candidate, err = b.candidate(e.name, dev)
-	k.device.Inode = e.inode
+	k.device, k.candidate, err = b.candidate(e.Name, dev)
+	k.device.Inode = e.Inode
 	if err != nil || !k.candidate {
 		return k, err
 	}
-	pos, constant, err := Positions{Sys: b.sys}.constant(e.name, 0)
+	pos, constant, err := Positions{Sys: b.sys}.constant(e.Name, 0)
 	k.device.Disk = constant && pos.Standing == StandsOnDisks
 	k.candidate = !constant || k.device.Disk
 	return k, err
@@ -157,23 +151,23 @@ func (b *blockDevices) look(e dirEntry, blocks int64, dev string) (knownDevice, 
 
 func (b *blockDevices) candidate(name, dev string) (BlockDevice, bool, error) {
 	d := BlockDevice{Name: name}
-	text, err := b.attribute(name, "size")
+	text, err := dm.Attribute(b.sys, name, "size")
 	if err != nil {
 		return d, false, err
 	}
-	sectors, err := strconv.ParseInt(string(text), 10, 54)
+	sectors, err := strconv.ParseInt(text, 10, 54)
 	if err != nil {
 		return d, false, fmt.Errorf("size: %w", err)
 	}
 	if d.Size = lvm.Bytes(sectors) * lvm.SectorSize; d.Size < minPV {
 		return d, false, nil
 	}
-	text, err = b.attribute(name, "uevent")
+	text, err = dm.Attribute(b.sys, name, "uevent")
 	if err != nil {
 		return d, false, err
 	}
 	var major, minor uint64
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		switch key {
 		case "MAJOR":
@@ -204,11 +198,11 @@ func (b *blockDevices) blockSize(name string, partition bool) lvm.Bytes {
 		}
 		name = filepath.Base(filepath.Dir(folder))
 	}
-	text, err := b.attribute(name, "queue/logical_block_size")
+	text, err := dm.Attribute(b.sys, name, "queue/logical_block_size")
 	if err != nil {
 		return 0
 	}
-	n, err := strconv.ParseInt(string(text), 10, 32)
+	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
 		return 0
 	}
@@ -220,7 +214,7 @@ func (b *blockDevices) component(name string) (bool, error) {
 	if !b.stacked {
 		return false, nil
 	}
-	holders, err := ReadNames(filepath.Join(b.sys, "class/block", name, "holders"))
+	holders, err := dm.ReadNames(filepath.Join(b.sys, "class/block", name, "holders"))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -232,38 +226,35 @@ func (b *blockDevices) component(name string) (bool, error) {
 			continue
 		}
 		// The holder may have been incomplete when it was listed. A holder has a table, and it had its UUID before that.
-		uuid, err := b.attribute(holder, "dm/uuid")
-		if err == nil && !strings.HasPrefix(string(uuid), "LVM-") {
+		uuid, err := dm.Attribute(b.sys, holder, "dm/uuid")
+		if err == nil && !strings.HasPrefix(uuid, "LVM-") {
 			return true, nil
 		}
-		if err != nil && !Vanished(err) {
+		if err != nil && !dm.IsVanished(err) {
 			return false, err
 		}
 	}
 	return false, err
 }
 
-// attribute reads a small sysfs file with the fewest calls: open, read, close.
-func (b blockDevices) attribute(name, file string) ([]byte, error) {
-	path := filepath.Join(b.sys, "class/block", name, file)
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// readPartitions returns the size of each block device in /proc/partitions (proc(5)), in KiB, by its name in sysfs. The file is
+// the same in every namespace.
+func readPartitions(path string) (map[string]int64, error) {
+	text, err := dm.ReadSmall(path)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return nil, err
 	}
-	defer func() { _ = unix.Close(fd) }()
-	buf := make([]byte, 1024)
-	n, err := unix.Read(fd, buf)
-	if err != nil {
-		return nil, &os.PathError{Op: "read", Path: path, Err: err}
+	sizes := map[string]int64{}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) != 4 || f[0] == "major" {
+			continue
+		}
+		blocks, err := strconv.ParseInt(f[2], 10, 54)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		sizes[strings.ReplaceAll(f[3], "/", "!")] = blocks
 	}
-	return bytes.TrimSpace(buf[:n]), nil
-}
-
-func ReadNames(dir string) ([]string, error) {
-	entries, err := readEntries(dir)
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		names = append(names, e.name)
-	}
-	return names, err
+	return sizes, nil
 }

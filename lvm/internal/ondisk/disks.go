@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/accepted"
 )
@@ -112,9 +113,8 @@ func (d *Disks) forget(list []BlockDevice) {
 // then it is no unreadable device.
 func (d *Disks) gone(device BlockDevice) bool {
 	where := d.positions()
-	b := blockDevices{sys: where.Sys}
-	size, err := b.attribute(device.Name, "size")
-	return Vanished(err) || err == nil && string(size) == "0" || Vanished(where.unchanged(device))
+	size, err := dm.Attribute(where.Sys, device.Name, "size")
+	return dm.IsVanished(err) || err == nil && size == "0" || dm.IsVanished(where.unchanged(device))
 }
 
 // begin records that a reading of a device starts; finish records its answer.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -72,7 +73,7 @@ func (v DeviceScanner) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 	}
 	var list []Disk
 	for _, b := range found.list {
-		if text, err := found.attribute(b.Name, "hidden"); err == nil && string(text) == "1" {
+		if text, err := dm.Attribute(v.Sys, b.Name, "hidden"); err == nil && text == "1" {
 			continue
 		}
 		d, err := v.inspect(b)
@@ -119,10 +120,10 @@ func (v DeviceScanner) inspect(device BlockDevice) (Disk, error) {
 	d.removable = text("removable", "../removable") == "1"
 	d.virtual = strings.Contains(folder, "/devices/virtual/") || strings.HasPrefix(device.Name, "rbd")
 	d.remote = remotePath.MatchString(folder)
-	if d.holders, err = ReadNames(filepath.Join(folder, "holders")); err != nil {
+	if d.holders, err = dm.ReadNames(filepath.Join(folder, "holders")); err != nil {
 		return d, err
 	}
-	entries, err := ReadNames(folder)
+	entries, err := dm.ReadNames(folder)
 	for _, name := range entries {
 		if _, err := os.Stat(filepath.Join(folder, name, "partition")); err == nil && !device.partition {
 			d.parts = append(d.parts, name)
@@ -140,7 +141,7 @@ func (v DeviceScanner) links() map[string][]string {
 	links := map[string][]string{}
 	for _, by := range []string{"by-id", "by-path"} {
 		dir := filepath.Join(v.Dev, "disk", by)
-		names, err := ReadNames(dir)
+		names, err := dm.ReadNames(dir)
 		if err != nil {
 			continue // no udev
 		}
@@ -158,7 +159,7 @@ func (v DeviceScanner) links() map[string][]string {
 // uses returns what uses each device, by its name: swap, and mounts of the device or of something made of it. A container sees
 // only some mounts of other containers; an exclusive open proves that a device is unused.
 func (v DeviceScanner) uses() (map[string][]string, error) {
-	mounts, err := ReadMounts(filepath.Join(v.Proc, "self/mountinfo"))
+	mounts, err := dm.ReadMounts(filepath.Join(v.Proc, "self/mountinfo"))
 	if err != nil {
 		return nil, lvm.Errorf(lvm.KindInternal, "cannot read the mounts of this node: %w", err)
 	}
@@ -168,8 +169,12 @@ func (v DeviceScanner) uses() (map[string][]string, error) {
 			uses[name] = append(uses[name], use)
 		}
 	}
-	for number, places := range mounts {
-		target, err := os.Readlink(filepath.Join(v.Sys, "dev/block", number))
+	points := map[uint64][]string{} // by the device's number
+	for _, m := range mounts {
+		points[m.Device()] = append(points[m.Device()], m.Point)
+	}
+	for number, places := range points {
+		target, err := os.Readlink(filepath.Join(v.Sys, "dev/block", dm.FormatNumber(number)))
 		if err != nil {
 			continue // not a block device
 		}
@@ -211,7 +216,7 @@ func (v DeviceScanner) loops(add func(name, use string)) error {
 		if err != nil {
 			return lvm.Errorf(lvm.KindInternal, "cannot read what the loop device %s is attached to: %w", loop, err)
 		}
-		target, err := os.Readlink(filepath.Join(v.Sys, "dev/block", NumberOf(number)))
+		target, err := os.Readlink(filepath.Join(v.Sys, "dev/block", dm.FormatNumber(number)))
 		if err != nil {
 			continue // a file
 		}
@@ -241,7 +246,7 @@ func (v DeviceScanner) below(name string, do func(string)) {
 	if err != nil {
 		return
 	}
-	parts, _ := ReadNames(filepath.Join(folder, "slaves")) // a partition has none
+	parts, _ := dm.ReadNames(filepath.Join(folder, "slaves")) // a partition has none
 	if _, err := os.Stat(filepath.Join(folder, "partition")); err == nil {
 		parts = append(parts, filepath.Base(filepath.Dir(folder)))
 	}

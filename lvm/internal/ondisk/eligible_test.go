@@ -165,29 +165,14 @@ func TestCompareNames(t *testing.T) {
 	}
 }
 
-// TestReadMounts: mounts by device, btrfs by its source, names with escapes, and lines that are damaged or long; and bound device nodes.
-func TestReadMounts(t *testing.T) {
-	text := "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n" +
-		"2 1 8:1 /etc/hosts /etc/hosts rw shared:1 - ext4 /dev/sda1 rw\n" +
-		"3 1 0:30 / /mnt/with\\040space rw - btrfs /dev/none rw\n" +
-		"4 1 7:0 / /mnt/with\\040space rw - xfs /dev/loop0 rw\n5 bad\n" +
-		"6 1 0:31 / /mnt/layers rw - overlay overlay lowerdir=" + strings.Repeat("/layer:", 20_000) + "\n" +
-		"7 1 8:2 / /mnt/\\043 rw - xfs /dev/sda2 rw\n"
-	text += "8 1 0:5 / /dev rw - devtmpfs udev rw\n9 1 0:5 /dm-3 /var/lib/kubelet/raw\\040one rw - devtmpfs udev rw\n" +
-		"10 1 0:6 /dm-4 /var/lib/kubelet/two ro - tmpfs tmpfs rw\n"
-	file := filepath.Join(t.TempDir(), "mountinfo")
-	fixture.Must(t, os.WriteFile(file, []byte(text), 0o600))
-	bound, err := BoundNodes(file)
-	fixture.Must(t, err)
-	if want := []string{"/var/lib/kubelet/raw one", "/var/lib/kubelet/two"}; !slices.Equal(bound, want) {
-		t.Errorf("bound device nodes: %q, want %q", bound, want)
-	}
-	mounts, err := ReadMounts(file)
-	fixture.Must(t, err)
-	if got := mounts["8:1"]; len(got) != 2 || placeOf(got) != "/" {
-		t.Errorf("%q", mounts)
-	}
-	if got := mounts["7:0"]; len(got) != 1 || got[0] != "/mnt/with space" || len(mounts) != 3 || mounts["8:2"][0] != "/mnt/#" {
-		t.Errorf("%q", mounts)
+// TestUsesOfMounts: a disk that is mounted in several places is named with the shortest one.
+func TestUsesOfMounts(t *testing.T) {
+	n := fixture.NewTestNode(t)
+	fixture.PlugAt(t, n, "devices/pci0000:00/block/sda", "8:1")
+	fixture.Must(t, os.MkdirAll(filepath.Join(n.Proc, "self"), 0o755))
+	fixture.Must(t, os.WriteFile(filepath.Join(n.Proc, "self/mountinfo"), []byte("2 1 8:1 /etc/hosts /etc/hosts rw shared:1 - ext4 /dev/sda rw\n1 0 8:1 / / rw - ext4 /dev/sda rw\n"), 0o600))
+	uses, err := DeviceScanner{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev}.uses()
+	if fixture.Must(t, err); !slices.Equal(uses["sda"], []string{"is mounted at /"}) || len(uses) != 1 {
+		t.Errorf("%q", uses)
 	}
 }

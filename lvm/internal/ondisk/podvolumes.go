@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/internal/dm"
 )
 
 // podVolumes are the block devices that are volumes of pods, of any storage driver, as the kernel and the kubelet's directories show.
@@ -24,21 +26,18 @@ func (p Positions) podVolumes(kubelet string) (podVolumes, error) {
 	if err := v.loops(); err != nil || kubelet == "" {
 		return v, err
 	}
-	err := eachMount(filepath.Join(p.Proc, "self/mountinfo"), func(m mount) {
-		if !isBelow(m.place, kubelet) {
-			return
-		}
-		switch {
-		case m.kind == "devtmpfs" || m.kind == "tmpfs":
-			v.add(nodeAt(m.place), m.place)
-		case strings.HasPrefix(m.number, "0:"):
-			v.add(NumberAt(m.source), m.place)
-		default:
-			v.add(m.number, m.place)
-		}
-	})
+	mounts, err := dm.ReadMounts(filepath.Join(p.Proc, "self/mountinfo"))
 	if err != nil {
 		return v, err
+	}
+	for _, m := range mounts {
+		switch {
+		case !isBelow(m.Point, kubelet):
+		case m.Type == "devtmpfs" || m.Type == "tmpfs":
+			v.add(nodeAt(m.Point), m.Point)
+		default:
+			v.add(m.Device(), m.Point)
+		}
 	}
 	for _, pattern := range []string{"pods/*/volumeDevices/*/*", "plugins/*/volumeDevices/*/*", "plugins/kubernetes.io/*/volumeDevices/*/*", "plugins/kubernetes.io/*/volumeDevices/*/*/*"} {
 		places, err := filepath.Glob(filepath.Join(kubelet, pattern))
@@ -58,24 +57,24 @@ func isBelow(path, kubelet string) bool {
 	return is && (strings.HasPrefix(rest, "pods/") || strings.HasPrefix(rest, "plugins/"))
 }
 
-// nodeAt returns the number of the block device that the path leads to; "": none.
-func nodeAt(path string) string {
+// nodeAt returns the number of the block device that the path leads to; 0: none.
+func nodeAt(path string) uint64 {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return ""
+		return 0
 	}
-	return NumberOf(st.Rdev)
+	return st.Rdev
 }
 
-func (v podVolumes) add(number, place string) {
+func (v podVolumes) add(number uint64, place string) {
 	if name := v.name(number); name != "" {
 		v.used[name] = "it is, or carries, a volume of a pod: " + place
 	}
 }
 
-func (v podVolumes) name(number string) string {
-	folder, err := os.Readlink(filepath.Join(v.where.Sys, "dev/block", number))
-	if err != nil || number == "" {
+func (v podVolumes) name(number uint64) string {
+	folder, err := os.Readlink(filepath.Join(v.where.Sys, "dev/block", dm.FormatNumber(number)))
+	if err != nil || number == 0 {
 		return ""
 	}
 	return filepath.Base(folder)
@@ -90,7 +89,7 @@ func (v podVolumes) loops() error {
 	for _, file := range attached {
 		loop := filepath.Base(filepath.Dir(filepath.Dir(file)))
 		behind, err := v.where.behind(loop)
-		if errors.Is(err, unix.ENXIO) || Vanished(err) {
+		if errors.Is(err, unix.ENXIO) || dm.IsVanished(err) {
 			continue // it was detached
 		}
 		if err != nil {
@@ -99,7 +98,7 @@ func (v podVolumes) loops() error {
 		if behind.device == 0 {
 			continue // a file
 		}
-		name := v.name(NumberOf(behind.device))
+		name := v.name(behind.device)
 		v.under[loop] = name
 		v.used[loop] = "it is a loop device over a block device, as the kubelet attaches one to each raw block volume of a pod"
 		v.used[name] = fmt.Sprintf("the loop device %s is attached to it, as the kubelet attaches one to each raw block volume of a pod", loop)
@@ -164,7 +163,7 @@ func (v podVolumes) each(name string, depth int, do func(string)) {
 	if depth > maxStack {
 		return
 	}
-	parts, _ := ReadNames(v.where.path(name, "slaves")) // a disk has none
+	parts, _ := dm.ReadNames(v.where.path(name, "slaves")) // a disk has none
 	if whole, err := v.where.whole(name); err == nil && whole != "" {
 		parts = append(parts, whole)
 	}

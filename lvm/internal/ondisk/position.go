@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/internal/dm"
 )
 
 // Standing is the kind of what a block device is made of. It decides whether the device may have a physical volume.
@@ -145,10 +147,9 @@ func (p Positions) all(below []string, depth int) position {
 
 // constant returns the position of a device whose position is constant: an LVM volume, a disk, memory, and their partitions.
 func (p Positions) constant(name string, depth int) (pos position, constant bool, err error) {
-	b := blockDevices{sys: p.Sys}
-	uuid, err := b.attribute(name, "dm/uuid")
+	uuid, err := dm.Attribute(p.Sys, name, "dm/uuid")
 	if err == nil {
-		return positionOnVolume(name), strings.HasPrefix(string(uuid), "LVM-"), nil
+		return positionOnVolume(name), strings.HasPrefix(uuid, "LVM-"), nil
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return position{}, false, err
@@ -178,16 +179,15 @@ func (p Positions) disk(name string) (position, bool, error) {
 
 // memory returns the position of a RAM disk, and of zram without a backing device.
 func (p Positions) memory(name string) (position, bool, error) {
-	b := blockDevices{sys: p.Sys}
-	number, err := b.attribute(name, "dev")
-	if err == nil && strings.HasPrefix(string(number), majorMemory) {
+	number, err := dm.Attribute(p.Sys, name, "dev")
+	if err == nil && strings.HasPrefix(number, majorMemory) {
 		return position{}, true, nil
 	}
 	if !p.HasAttribute(name, "mm_stat") {
 		return position{}, false, nil
 	}
-	back, err := b.attribute(name, "backing_dev")
-	return position{}, errors.Is(err, os.ErrNotExist) || err == nil && string(back) == "none", nil
+	back, err := dm.Attribute(p.Sys, name, "backing_dev")
+	return position{}, errors.Is(err, os.ErrNotExist) || err == nil && back == "none", nil
 }
 
 // whole returns the disk of a partition; "" for a device that is no partition.

@@ -1,15 +1,14 @@
 package ondisk
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/internal/dm"
 )
 
 // majorLoop is the major number of loop devices (Linux, Documentation/admin-guide/devices.txt).
@@ -44,11 +43,11 @@ func (p Positions) loop(name string, held, depth int) position {
 		number = behind.fileSystem
 	}
 	if unix.Major(number) == 0 {
-		return p.anonymous(name, NumberOf(number))
+		return p.anonymous(name, number)
 	}
-	folder, err := os.Readlink(filepath.Join(p.Sys, "dev/block", NumberOf(number)))
+	folder, err := os.Readlink(filepath.Join(p.Sys, "dev/block", dm.FormatNumber(number)))
 	if errors.Is(err, os.ErrNotExist) {
-		return positionRemoved(name, NumberOf(number))
+		return positionRemoved(name, dm.FormatNumber(number))
 	}
 	if err != nil {
 		return positionUnread(fmt.Errorf("%s: %w", name, err))
@@ -58,30 +57,27 @@ func (p Positions) loop(name string, held, depth int) position {
 
 // anonymous returns the position of a loop device over a file in a file system without a device number (btrfs, overlay, NFS).
 // It is unknown unless the file system is in memory.
-func (p Positions) anonymous(name, number string) position {
-	text, err := readSmall(filepath.Join(p.Proc, "self/mountinfo"))
+func (p Positions) anonymous(name string, number uint64) position {
+	mounts, err := dm.ReadMounts(filepath.Join(p.Proc, "self/mountinfo"))
 	if err != nil {
 		return positionUnread(fmt.Errorf("%s: %w", name, err))
 	}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		before, after, _ := strings.Cut(lines.Text(), " - ")
-		fields, origin := strings.Fields(before), strings.Fields(after)
-		if len(fields) > 2 && len(origin) > 0 && fields[2] == number && (origin[0] == "tmpfs" || origin[0] == "devtmpfs") {
+	for _, m := range mounts {
+		if m.Number == number && (m.Type == "tmpfs" || m.Type == "devtmpfs") {
 			return position{}
 		}
 	}
-	return positionUnknown("%s is a file in a file system without a device number (%s)", name, number)
+	return positionUnknown("%s is a file in a file system without a device number (%s)", name, dm.FormatNumber(number))
 }
 
 // open opens a device for an ioctl, and checks that it is the one in sysfs.
 func (p Positions) open(name string) (directFile, error) {
-	b := blockDevices{sys: p.Sys}
-	text, err := b.attribute(name, "dev")
+	text, err := dm.Attribute(p.Sys, name, "dev")
 	if err != nil {
 		return directFile{}, err
 	}
 	var major, minor uint32
-	if _, err := fmt.Sscanf(string(text), "%d:%d", &major, &minor); err != nil {
+	if _, err := fmt.Sscanf(text, "%d:%d", &major, &minor); err != nil {
 		return directFile{}, fmt.Errorf("the number of %s is %q: %w", name, text, err)
 	}
 	f, err := OpenDirect(filepath.Join(p.Dev, name), false)

@@ -8,13 +8,15 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/internal/dm"
 )
 
 // slaves returns the names of the devices that a device is made of, and of those that were removed since. The kernel keeps the link
 // to a removed device until the one on it closes it (Linux, block/holder.c, bd_unlink_disk_holder): the link then leads nowhere,
 // and another device may have the name.
 func (p Positions) slaves(name string) (below, removed []string, err error) {
-	names, err := ReadNames(p.path(name, "slaves"))
+	names, err := dm.ReadNames(p.path(name, "slaves"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, nil, err
 	}
@@ -58,8 +60,8 @@ func (p Positions) devicesBelow(name string, depth int) (below, removed []string
 		return nil, nil, fmt.Errorf("the devices below %s cannot be listed: %w", name, err)
 	}
 	for _, part := range parts {
-		uuid, err := blockDevices{sys: p.Sys}.attribute(part, "dm/uuid")
-		if err != nil || !strings.HasPrefix(string(uuid), "LVM-") {
+		uuid, err := dm.Attribute(p.Sys, part, "dm/uuid")
+		if err != nil || !strings.HasPrefix(uuid, "LVM-") {
 			below = append(below, part)
 			continue
 		}

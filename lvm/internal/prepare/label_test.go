@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/accepted"
-	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"

@@ -38,7 +38,6 @@ func New(e *engine.Engine, tasks *oplock.Tasks, w *wipe.Wiper, inFlight func(lv 
 // Start recovers the groups of the first read, and from now on each group that appears. It returns when each has been tried once,
 // or recovery takes too long.
 func (r *Recovery) Start(ctx context.Context, s lvm.State) {
-	r.removeNamesOfFormerGroups(ctx, s)
 	r.engine.Arrivals.Begin(s)
 	var tried sync.WaitGroup
 	for _, g := range r.engine.Arrivals.Collect() {
@@ -104,7 +103,6 @@ func (r *Recovery) recoverGroup(ctx context.Context, g lvm.Group) (unfinished er
 		return nil
 	}
 	unfinished = errors.Join(r.resume(ctx, g, r.engine.Config.Cluster), r.mapPresentDisks(ctx, g))
-	r.removeStaleNames(ctx, g.Name, r.isUsed(g))
 	for _, lv := range g.LVs {
 		if sn, ours, err := lvm.SnapshotOf(g, lv); err == nil && ours && sn.Cluster == r.engine.Config.Cluster && sn.State == lvm.StateCreating {
 			unfinished = errors.Join(unfinished, r.removeUnfinished(ctx, sn.ID, sn.UUID))

@@ -51,12 +51,11 @@ func (m *plugged) commands() []string {
 	return slices.Clone(m.ran)
 }
 
-func (*plugged) Sync([]string) error                                              { return nil }
-func (*plugged) Devices() ([]lvm.Device, error)                                   { return nil, nil }
-func (*plugged) Device(string) (string, bool, error)                              { return "", false, nil }
-func (*plugged) RemoveStaleNames(lvm.VGName, func(string) bool) ([]string, error) { return nil, nil }
-func (*plugged) ClearInactiveTable(string) (bool, error)                          { return false, nil }
-func (*plugged) Remove(string) (bool, error)                                      { return false, nil }
+func (*plugged) Sync([]string) error                     { return nil }
+func (*plugged) Devices() ([]lvm.Device, error)          { return nil, nil }
+func (*plugged) Device(string) (string, bool, error)     { return "", false, nil }
+func (*plugged) ClearInactiveTable(string) (bool, error) { return false, nil }
+func (*plugged) Remove(string) (bool, error)             { return false, nil }
 
 // TestReadStartsNoRecovery: a read that first shows a group starts no work in it; recovery, which Start began, does.
 func TestReadStartsNoRecovery(t *testing.T) {

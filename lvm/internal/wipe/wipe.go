@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
-	"github.com/nodelvm/nodelvm/lvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/reallvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
@@ -131,7 +132,7 @@ func stillUsable(t *testing.T, d *hosttest.Driver, v lvm.Volume, device string) 
 // removedBelow returns the names of the removed disks that a volume's device maps.
 func removedBelow(t *testing.T, device string) []string {
 	t.Helper()
-	_, removed, err := dm.Kernel{Sys: "/sys", Proc: "/proc", Dev: "/dev"}.DisksBelow(device)
+	_, removed, err := ondisk.Kernel{Kernel: dm.Kernel{Sys: "/sys", Proc: "/proc", Dev: "/dev"}}.DisksBelow(device)
 	hosttest.Must(t, err)
 	return removed
 }

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
 // Sync opens the disks read-only: after a writable descriptor closes, udev probes the disk.
@@ -103,7 +102,7 @@ func (k Kernel) stillIs(f *os.File, d lvm.Device) error {
 	if err := unix.Fstat(int(f.Fd()), &stat); err != nil {
 		return err
 	}
-	uuid, err := os.ReadFile(filepath.Join(k.Sys, "dev/block", ondisk.NumberOf(stat.Rdev), "dm/uuid"))
+	uuid, err := os.ReadFile(filepath.Join(k.Sys, "dev/block", FormatNumber(stat.Rdev), "dm/uuid"))
 	if is := strings.TrimSpace(string(uuid)); err != nil || is != d.UUID {
 		return fmt.Errorf("%s is no longer the device %s (now: %q), and nothing was written to it: %w", d.Path, d.UUID, is, cmp.Or(err, errReassigned))
 	}
@@ -130,12 +129,11 @@ func (k Kernel) IsFrozen(path string) (bool, error) {
 	if err := unix.Stat(path, &stat); err != nil {
 		return false, err
 	}
-	mounts, err := ondisk.ReadMounts("/proc/self/mountinfo")
-	places := mounts[ondisk.NumberOf(stat.Rdev)]
-	if err != nil || len(places) == 0 {
+	points, err := mountPoints(stat.Rdev)
+	if err != nil || len(points) == 0 {
 		return false, err
 	}
-	mount := places[0]
+	mount := points[0]
 	if _, under := probes.LoadOrStore(mount, true); under {
 		return true, nil
 	}

@@ -90,7 +90,7 @@ func FuzzStatus(f *testing.F) {
 	})
 }
 
-func FuzzFirstTarget(f *testing.F) {
+func FuzzTarget(f *testing.F) {
 	f.Add(append(make([]byte, 40), "raid1 2 AA\x00"...), uint32(0))
-	f.Fuzz(func(_ *testing.T, answer []byte, start uint32) { _, _, _ = firstTarget(answer, start) })
+	f.Fuzz(func(_ *testing.T, answer []byte, start uint32) { _, _ = parseTarget(answer, start) })
 }

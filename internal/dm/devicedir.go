@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
 // DeviceDir is LVM's device directory (lvm.conf, devices/dir). The driver's lvm needs names of volumes to wipe a new one and to
@@ -63,7 +62,7 @@ func (d DeviceDir) Clear(group lvm.VGName) error {
 }
 
 func removeNames(dir string, is func(name string) bool) error {
-	names, err := ondisk.ReadNames(dir)
+	names, err := ReadNames(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

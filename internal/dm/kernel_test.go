@@ -10,24 +10,30 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 func testKernel(t *testing.T) Kernel {
 	t.Helper()
 	k := Kernel{Sys: t.TempDir(), Proc: t.TempDir(), Dev: t.TempDir()}
 	for path, content := range map[string]string{
-		"block/dm-0/dm/uuid":      "LVM-aaaa\n",
-		"block/dm-0/dm/suspended": "0\n",
-		"block/dm-7/dm/uuid":      "LVM-aaaa-real\n",
-		"block/dm-7/dm/suspended": "1\n",
-		"block/dm-1/dm/uuid":      "CRYPT-LUKS2-b\n",
-		"block/dm-2/size":         "0\n", // being removed
-		"block/sda/size":          "9\n",
+		"class/block/dm-0/dm/uuid":      "LVM-aaaa\n",
+		"class/block/dm-0/dm/suspended": "0\n",
+		"class/block/dm-7/dm/uuid":      "LVM-aaaa-real\n",
+		"class/block/dm-7/dm/suspended": "1\n",
+		"class/block/dm-1/dm/uuid":      "CRYPT-LUKS2-b\n",
+		"class/block/dm-2/size":         "0\n", // being removed
+		"class/block/sda/size":          "9\n",
 	} {
 		path = filepath.Join(k.Sys, path)
-		fixture.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		fixture.Must(t, os.WriteFile(path, []byte(content), 0o644))
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(content), 0o644))
 	}
 	return k
 }
@@ -35,7 +41,7 @@ func testKernel(t *testing.T) Kernel {
 func TestKernelDevices(t *testing.T) {
 	k := testKernel(t)
 	devices, err := k.Devices()
-	fixture.Must(t, err)
+	must(t, err)
 	paths := map[string]string{}
 	for _, d := range devices {
 		paths[d.UUID] = d.Path
@@ -57,7 +63,7 @@ func TestKernelDevices(t *testing.T) {
 	if path, active, err := k.Device("LVM-aaa"); err != nil || active || path != "" {
 		t.Errorf("a prefix of its UUID: %q, %v, %v", path, active, err)
 	}
-	fixture.Must(t, os.RemoveAll(filepath.Join(k.Sys, "block")))
+	must(t, os.RemoveAll(filepath.Join(k.Sys, "class")))
 	if _, _, err := k.Device("LVM-aaaa"); err == nil {
 		t.Error("without sysfs a volume is called inactive")
 	}
@@ -68,16 +74,16 @@ func TestKernelReady(t *testing.T) {
 	if err := k.Ready(); err == nil {
 		t.Error("ready without device-mapper")
 	}
-	fixture.Must(t, os.MkdirAll(filepath.Join(k.Sys, "class/misc/device-mapper"), 0o755))
-	fixture.Must(t, k.Ready())
-	fixture.Must(t, k.Load(t.Context()))
+	must(t, os.MkdirAll(filepath.Join(k.Sys, "class/misc/device-mapper"), 0o755))
+	must(t, k.Ready())
+	must(t, k.Load(t.Context()))
 }
 
 func TestKernelSync(t *testing.T) {
 	k := testKernel(t)
 	disk := filepath.Join(k.Dev, "sda")
-	fixture.Must(t, os.WriteFile(disk, nil, 0o400))
-	fixture.Must(t, k.Sync([]string{disk}))
+	must(t, os.WriteFile(disk, nil, 0o400))
+	must(t, k.Sync([]string{disk}))
 	if err := k.Sync([]string{disk, disk + "1"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a disk that is not there: %v", err)
 	}
@@ -95,14 +101,19 @@ func TestBoundDeviceIsInUse(t *testing.T) {
 		}
 		return path
 	}
+	numberOf := func(path string) uint64 {
+		var stat unix.Stat_t
+		must(t, unix.Stat(path, &stat))
+		return stat.Rdev
+	}
 	pods := t.TempDir()
 	device, other := node(filepath.Join(k.Dev, "dm-5"), 5), node(filepath.Join(k.Dev, "dm-6"), 6)
 	bound := node(filepath.Join(pods, "raw"), 5)
-	if err := k.checkUnbound(device); lvm.KindOf(err) != lvm.KindInternal {
+	if err := k.checkUnbound(device, numberOf(device)); lvm.KindOf(err) != lvm.KindInternal {
 		t.Errorf("without a table of mounts: %v", err)
 	}
 	table := filepath.Join(k.Proc, "self/mountinfo")
-	fixture.Must(t, os.MkdirAll(filepath.Dir(table), 0o755))
+	must(t, os.MkdirAll(filepath.Dir(table), 0o755))
 	for _, test := range []struct {
 		path, bound string
 		inUse       bool
@@ -112,8 +123,8 @@ func TestBoundDeviceIsInUse(t *testing.T) {
 		{device, device, false}, // a /dev of bound nodes
 		{device, filepath.Join(pods, "gone"), false},
 	} {
-		fixture.Must(t, os.WriteFile(table, []byte("1 0 0:5 / /dev rw - devtmpfs udev rw\n2 1 0:5 /dm-5 "+test.bound+" rw - devtmpfs udev rw\n"), 0o644))
-		err := k.checkUnbound(test.path)
+		must(t, os.WriteFile(table, []byte("1 0 0:5 / /dev rw - devtmpfs udev rw\n2 1 0:5 /dm-5 "+test.bound+" rw - devtmpfs udev rw\n"), 0o644))
+		err := k.checkUnbound(test.path, numberOf(test.path))
 		if test.inUse && lvm.KindOf(err) != lvm.KindInUse || !test.inUse && err != nil {
 			t.Errorf("%s, with a node bound at %s: %v", test.path, test.bound, err)
 		}
@@ -124,20 +135,20 @@ func TestBoundDeviceIsInUse(t *testing.T) {
 func TestZeroReassigned(t *testing.T) {
 	k := testKernel(t)
 	path := filepath.Join(k.Dev, "dm-0") // a plain file, whose number is 0:0
-	fixture.Must(t, os.WriteFile(path, []byte("somebody's data"), 0o600))
+	must(t, os.WriteFile(path, []byte("somebody's data"), 0o600))
 	uuid := filepath.Join(k.Sys, "dev/block/0:0/dm/uuid")
-	fixture.Must(t, os.MkdirAll(filepath.Dir(uuid), 0o755))
+	must(t, os.MkdirAll(filepath.Dir(uuid), 0o755))
 	for _, now := range []string{"LVM-bbbb", "LVM-aaaa-real", ""} {
-		fixture.Must(t, os.WriteFile(uuid, []byte(now+"\n"), 0o644))
+		must(t, os.WriteFile(uuid, []byte(now+"\n"), 0o644))
 		if err := k.Zero(t.Context(), lvm.Device{UUID: "LVM-aaaa", Path: path}, 0, 15, nil); !errors.Is(err, errReassigned) {
 			t.Errorf("%q in the place of LVM-aaaa: %v", now, err)
 		}
 	}
-	fixture.Must(t, os.Remove(uuid))
+	must(t, os.Remove(uuid))
 	if err := k.Zero(t.Context(), lvm.Device{UUID: "LVM-aaaa", Path: path}, 0, 15, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a device that is not device-mapper's: %v", err)
 	}
-	fixture.Must(t, os.WriteFile(uuid, []byte("LVM-aaaa\n"), 0o644)) // the right UUID: now only the kernel refuses, because this is no device
+	must(t, os.WriteFile(uuid, []byte("LVM-aaaa\n"), 0o644)) // the right UUID: now only the kernel refuses, because this is no device
 	if err := k.Zero(t.Context(), lvm.Device{UUID: "LVM-aaaa", Path: path}, 0, 15, nil); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("the device itself: %v", err)
 	}

@@ -1,0 +1,218 @@
+package dm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Kernel is the part of lvm.Kernel that needs no knowledge of what a device is made of: sysfs and system calls.
+type Kernel struct {
+	Sys, Proc string // mount points of sysfs and procfs
+	Dev       string // the folder of device nodes
+}
+
+func (k Kernel) Ready() error {
+	if _, err := os.Stat(filepath.Join(k.Sys, "class/misc/device-mapper")); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "device-mapper is not in this kernel: load the module dm-mod (%w)", err)
+	}
+	return nil
+}
+
+func (k Kernel) Load(ctx context.Context) error {
+	if k.Ready() == nil {
+		return nil
+	}
+	if err := modprobe(ctx, "dm-mod"); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "cannot load device-mapper: %w", err)
+	}
+	return k.Ready()
+}
+
+// Control returns the kernel's control device of device-mapper.
+func (k Kernel) Control() Control { return Control(filepath.Join(k.Dev, "mapper/control")) }
+
+func (k Kernel) Devices() ([]lvm.Device, error) {
+	names, err := ReadNames(filepath.Join(k.Sys, "class/block"))
+	if err != nil {
+		return nil, err
+	}
+	var devices []lvm.Device
+	for _, name := range names {
+		if !strings.HasPrefix(name, "dm-") {
+			continue
+		}
+		uuid, err := Attribute(k.Sys, name, "dm/uuid")
+		if IsVanished(err) {
+			continue // or it has no table yet
+		}
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(uuid, "LVM-") {
+			devices = append(devices, lvm.Device{UUID: uuid, Path: filepath.Join(k.Dev, name)})
+		}
+	}
+	return devices, nil
+}
+
+// Device asks device-mapper by UUID, at a cost that does not depend on the number of volumes. If sysfs contradicts the answer,
+// Device reads all devices. A device without a live table is inactive: its creator was killed.
+func (k Kernel) Device(uuid string) (string, bool, error) {
+	if found, err := k.Control().Info(Key{UUID: uuid}); err == nil {
+		name := fmt.Sprintf("dm-%d", unix.Minor(found.Number))
+		if found.Targets == 0 {
+			return "", false, nil
+		}
+		if is, err := Attribute(k.Sys, name, "dm/uuid"); err == nil && is == uuid {
+			return filepath.Join(k.Dev, name), true, nil
+		}
+	} else if errors.Is(err, unix.ENXIO) {
+		return "", false, nil
+	}
+	devices, err := k.Devices()
+	for _, d := range devices {
+		if d.UUID == uuid {
+			return d.Path, true, nil
+		}
+	}
+	return "", false, err
+}
+
+func (k Kernel) Mapping(device uint64) (uuid, name string, err error) {
+	dir := filepath.Join(k.Sys, "dev/block", FormatNumber(device))
+	if _, err := os.Stat(dir); err != nil {
+		return "", "", err
+	}
+	read := func(file string) (text string) {
+		data, failed := os.ReadFile(filepath.Join(dir, "dm", file))
+		if failed != nil && !errors.Is(failed, os.ErrNotExist) {
+			err = failed
+		}
+		return strings.TrimSpace(string(data))
+	}
+	uuid, name = read("uuid"), read("name")
+	return uuid, name, err
+}
+
+func (k Kernel) Remove(uuid string) (removed bool, err error) {
+	err = k.Control().Remove(Key{UUID: uuid})
+	if errors.Is(err, unix.ENXIO) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (k Kernel) ClearInactiveTable(uuid string) (was bool, err error) {
+	found, err := k.Control().Info(Key{UUID: uuid})
+	if errors.Is(err, unix.ENXIO) || err == nil && !found.Inactive {
+		return false, nil
+	}
+	if err == nil {
+		err = k.Control().ClearInactiveTable(Key{UUID: uuid})
+	}
+	return err == nil, err
+}
+
+func (k Kernel) Status(path string) (target, params string, err error) {
+	var stat unix.Stat_t
+	var found Info
+	if err = unix.Stat(path, &stat); err == nil {
+		found, err = k.Control().Status(Key{Number: stat.Rdev})
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("cannot read the status of %s: %w", path, err)
+	}
+	return found.Target.Type, found.Target.Params, nil
+}
+
+func (k Kernel) IsSuspended(path string) (bool, error) {
+	s, err := Attribute(k.Sys, filepath.Base(path), "dm/suspended")
+	return s == "1", err
+}
+
+// An unused device may be open for a moment, because udev probes it after each writer.
+const (
+	unusedPatience = 2 * time.Second
+	unusedPause    = 50 * time.Millisecond
+)
+
+// CheckUnused asks device-mapper for the open count. An exclusive open alone would miss a program that opened the device
+// without O_EXCL, as programs do with raw block volumes. A raw device that is only bound at a pod's path is not open, but the next
+// device would get its number, and then show itself there.
+func (k Kernel) CheckUnused(ctx context.Context, path string) error {
+	deadline := time.Now().Add(unusedPatience)
+	for {
+		var stat unix.Stat_t
+		var found Info
+		err := unix.Stat(path, &stat)
+		if err == nil {
+			found, err = k.Control().Info(Key{Number: stat.Rdev})
+		}
+		if err != nil {
+			return lvm.Errorf(lvm.KindInternal, "cannot determine whether %s is in use: %w", path, err)
+		}
+		if found.Opens == 0 {
+			return k.checkUnbound(path, stat.Rdev)
+		}
+		if time.Now().After(deadline) {
+			return lvm.Errorf(lvm.KindInUse, "%s is in use by %s: stop the pod or program, unmount the file system, or remove the device on it; lsof %s and findmnt %s on the node show more", path, k.users(path, stat.Rdev), path, path)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(unusedPause):
+		}
+	}
+}
+
+// checkUnbound returns KindInUse if the device's node is bound outside /dev, as NodePublishVolume does for a raw block volume.
+func (k Kernel) checkUnbound(path string, number uint64) error {
+	mounts, err := ReadMounts(filepath.Join(k.Proc, "self/mountinfo"))
+	if err != nil {
+		return lvm.Errorf(lvm.KindInternal, "cannot determine whether %s is in use: %w", path, err)
+	}
+	var found unix.Stat_t
+	for _, m := range mounts {
+		if m.MayBindNode() && !strings.HasPrefix(m.Point, k.Dev+"/") && unix.Lstat(m.Point, &found) == nil && found.Mode&unix.S_IFMT == unix.S_IFBLK && found.Rdev == number {
+			return lvm.Errorf(lvm.KindInUse, "%s is bound at %s, the path of a pod: end the pod, or unmount that path", path, m.Point)
+		}
+	}
+	return nil
+}
+
+// mountPoints returns where the file system on a device is mounted, as far as this process sees.
+func mountPoints(device uint64) (points []string, err error) {
+	mounts, err := ReadMounts(MountTable)
+	for _, m := range mounts {
+		if m.Device() == device {
+			points = append(points, m.Point)
+		}
+	}
+	return points, err
+}
+
+// users names the devices on a device and its mounts, as far as this process can see them.
+func (k Kernel) users(path string, number uint64) string {
+	var users []string
+	holders, _ := ReadNames(filepath.Join(k.Sys, "class/block", filepath.Base(path), "holders")) // best effort: an error names no users
+	for _, name := range holders {
+		users = append(users, "the device "+name)
+	}
+	points, _ := mountPoints(number) // as above
+	for _, point := range points {
+		users = append(users, "the mount at "+point)
+	}
+	if len(users) == 0 {
+		return "a pod or a program of this node"
+	}
+	return strings.Join(users, ", ")
+}

@@ -1,0 +1,60 @@
+package ondisk
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/nodelvm/nodelvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Kernel implements lvm.Kernel: dm.Kernel, and what needs the positions of devices.
+type Kernel struct{ dm.Kernel }
+
+func (k Kernel) positions() Positions { return Positions{Sys: k.Sys, Proc: k.Proc, Dev: k.Dev} }
+
+// Device finds the device. It refuses one on another volume's content: a tenant who writes a volume group to a volume chooses
+// its UUIDs, and a node that activates it gives those UUIDs to the kernel.
+func (k Kernel) Device(uuid string) (string, bool, error) {
+	path, active, err := k.Kernel.Device(uuid)
+	if err != nil || !active {
+		return path, active, err
+	}
+	switch pos := k.positions().OfVolume(filepath.Base(path)); {
+	case pos.Standing > StandsOnVolume:
+		return "", false, lvm.Errorf(lvm.KindConflict, "device %s has this volume's UUID, but the driver cannot confirm that it is the volume: %s (dmsetup ls --tree shows more)", path, pos.Reason)
+	case pos.Standing == StandsOnVolume:
+		return "", false, lvm.Errorf(lvm.KindConflict, "device %s has this volume's UUID but is not the volume: %s; find what activated it (dmsetup ls --tree), and remove it (dmsetup remove)", path, pos.Reason)
+	}
+	return path, true, nil
+}
+
+// DisksBelow implements lvm.Kernel.
+func (k Kernel) DisksBelow(path string) (below, removed []string, err error) {
+	below, removed, err = k.positions().DevicesBelow(filepath.Base(path))
+	for i, name := range below {
+		below[i] = filepath.Join(k.Dev, strings.ReplaceAll(name, "!", "/")) // the kernel's name of a node in a folder
+	}
+	return below, removed, err
+}
+
+// DevicesOnVolumes implements lvm.Kernel.
+func (k Kernel) DevicesOnVolumes() ([]string, error) {
+	names, err := dm.ReadNames(filepath.Join(k.Sys, "class/block"))
+	if err != nil {
+		return nil, err
+	}
+	where := k.positions()
+	var list []string
+	for _, name := range names {
+		uuid, _ := dm.Attribute(k.Sys, name, "dm/uuid") // other devices have none
+		switch {
+		case strings.HasPrefix(uuid, "LVM-") && where.OfVolume(name).Standing == StandsOnVolume:
+			list = append(list, fmt.Sprintf("the node has activated a logical volume (%s) of a volume group that a user wrote to a volume", name))
+		case where.HasAttribute(name, "md") && where.Walk(name, 0).Standing == StandsOnVolume:
+			list = append(list, fmt.Sprintf("the node has assembled a software RAID (%s) that a user wrote to a volume", name))
+		}
+	}
+	return list, nil
+}
