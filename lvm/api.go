@@ -136,6 +136,7 @@ type Volume struct {
 	Source  ID    // Spec.Source; may be deleted
 	Block   bool  // Spec.Block
 
+	Wiped      Bytes // of a deleted volume: how much from its beginning is known to be zero and flushed
 	FormatMark Bytes // the first place of its format mark on its logical volume (FormatMark); 0: it never had one
 }
 

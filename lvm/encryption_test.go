@@ -66,19 +66,19 @@ func TestEncryptedExtents(t *testing.T) {
 func TestEncryptionTags(t *testing.T) {
 	g := lvm.Group{UUID: "QyFKbl-1LKa-dXZa-eERa-YiKA-CJ4f-AZZZZZ", Name: "vg", ExtentSize: 4 * lvm.MiB}
 	tags := lvm.VolumeTags(lvm.Volume{ID: lvm.ID{VG: g.UUID, LV: "v-1"}, Name: "v", Class: encrypted, State: lvm.StateReady})
-	v, ours, err := lvm.VolumeOf(g, lvm.LV{Name: "v-1", Extents: 6, Tags: tags})
-	if err != nil || !ours || v.Class.Encryption != lvm.EncryptionLUKS2 || v.Size != 8*lvm.MiB || v.DeviceSize() != 24*lvm.MiB {
-		t.Errorf("%+v, %v, %v", v, ours, err)
+	v, _ := fixture.Decoded(g, lvm.LV{Name: "v-1", Extents: 6, Tags: tags}).AsVolume()
+	if v.Class.Encryption != lvm.EncryptionLUKS2 || v.Size != 8*lvm.MiB || v.DeviceSize() != 24*lvm.MiB {
+		t.Errorf("%+v", v)
 	}
-	if _, _, err := lvm.VolumeOf(g, lvm.LV{Name: "v-1", Extents: 4, Tags: tags}); err == nil {
+	if fixture.Decoded(g, lvm.LV{Name: "v-1", Extents: 4, Tags: tags}).CheckTags() == nil {
 		t.Error("a volume without room for its header is used")
 	}
 	other := lvm.VolumeTags(lvm.Volume{ID: lvm.ID{VG: g.UUID, LV: "v-1"}, Name: "v", Class: lvm.Class{Encryption: "luks3"}, State: lvm.StateReady})
-	if _, _, err := lvm.VolumeOf(g, lvm.LV{Name: "v-1", Extents: 6, Tags: other}); err == nil {
+	if fixture.Decoded(g, lvm.LV{Name: "v-1", Extents: 6, Tags: other}).CheckTags() == nil {
 		t.Error("a volume with an unknown encryption is used")
 	}
 	sn := lvm.Snapshot{ID: lvm.ID{VG: g.UUID, LV: "s-1"}, Name: "s", Source: v.ID, State: lvm.StateReady, Encryption: lvm.EncryptionLUKS2}
-	if got, ours, err := lvm.SnapshotOf(g, lvm.LV{Name: "s-1", Extents: 6, Tags: lvm.SnapshotTags(sn)}); err != nil || !ours || got.Encryption != sn.Encryption || got.Size != 8*lvm.MiB {
-		t.Errorf("%+v, %v, %v", got, ours, err)
+	if got, is := fixture.Decoded(g, lvm.LV{Name: "s-1", Extents: 6, Tags: lvm.SnapshotTags(sn)}).AsSnapshot(); !is || got.Encryption != sn.Encryption || got.Size != 8*lvm.MiB {
+		t.Errorf("%+v, %v", got, is)
 	}
 }

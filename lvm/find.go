@@ -30,8 +30,8 @@ func (s State) FindVolume(id ID) (Group, LV, Volume, error) {
 	if err != nil {
 		return group, LV{}, Volume{}, err
 	}
-	v, ours, err := VolumeOf(group, lv)
-	if err == nil && !ours {
+	v, is := lv.AsVolume()
+	if err = lv.CheckTags(); err == nil && !is {
 		err = Errorf(KindNotManaged, "%s/%s is not a managed volume, so the driver ignores it", group.Name, lv.Name)
 	}
 	return group, lv, v, err
@@ -48,8 +48,8 @@ func (s State) FindSnapshot(id ID) (Group, Snapshot, error) {
 	if err != nil {
 		return g, Snapshot{}, err
 	}
-	sn, ours, err := SnapshotOf(g, lv)
-	if err == nil && !ours {
+	sn, is := lv.AsSnapshot()
+	if err = lv.CheckTags(); err == nil && !is {
 		err = Errorf(KindNotManaged, "%s/%s is not a managed snapshot, so the driver ignores it", g.Name, id.LV)
 	}
 	return g, sn, err

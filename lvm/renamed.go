@@ -9,27 +9,37 @@ import "slices"
 
 // handleName returns the name in the handle of a volume or snapshot.
 func handleName(lv LV, values map[string]string) string {
-	switch name := values[KeyName]; {
+	switch name := values[keyName]; {
 	case values[keyLV] != "":
 		return values[keyLV]
-	case values[KeyKind] == TagSnapshot && name != "" && name != lv.Name: // FlushArgs creates one with that name
+	case values[keyKind] == kindSnapshot && name != lv.Name: // FlushArgs creates one with that name
 		return SnapshotName(name)
 	case csiNamePattern.MatchString(name):
 		return name
 	default:
-		return lv.Name // created by an earlier release, which recorded no other name
+		return lv.Name
 	}
 }
 
-// LocateLV finds the logical volume of a handle. KindNotFound, KindBusy: as AbsentError; KindConflict: it was renamed, or may
-// have been.
+// HandleName returns the name in the handle of a managed volume or snapshot, or the LV's own name for any other.
+func (lv LV) HandleName() string {
+	switch m := lv.Managed; {
+	case m != nil && m.Volume != nil:
+		return m.Volume.ID.LV
+	case m != nil && m.Snapshot != nil:
+		return m.Snapshot.ID.LV
+	}
+	return lv.Name
+}
+
+// LocateLV finds the logical volume of a handle. KindNotFound, KindBusy: as AbsentError; KindConflict: it was renamed.
 func (g Group) LocateLV(id ID, what string) (LV, error) {
 	i := slices.IndexFunc(g.LVs, func(lv LV) bool { return lv.Name == id.LV })
-	if i >= 0 && g.HandleName(g.LVs[i]) == id.LV {
+	if i >= 0 && g.LVs[i].HandleName() == id.LV {
 		return g.LVs[i], nil
 	}
 	for _, lv := range g.LVs {
-		if g.HandleName(lv) == id.LV || g.MayBeCreatedAs(lv, id.LV) {
+		if lv.HandleName() == id.LV {
 			return lv, Errorf(KindConflict, "%s %s was renamed to %s/%s: rename it back (lvrename %s %s %s), and the request succeeds; to protect it from deletion, remove its tags that begin with %s (lvchange --deltag)",
 				what, id, g.Name, lv.Name, g.Name, lv.Name, id.LV, TagPrefix)
 		}
@@ -37,50 +47,16 @@ func (g Group) LocateLV(id ID, what string) (LV, error) {
 	if i >= 0 {
 		lv := g.LVs[i]
 		return lv, Errorf(KindConflict, "%s/%s is not the %s %s: by its tags it is %s and was renamed; rename it back (lvrename %s %s %s)",
-			g.Name, lv.Name, what, id, g.HandleName(lv), g.Name, lv.Name, g.HandleName(lv))
-	}
-	if lv := g.findUnnamed(); lv != nil && csiNamePattern.MatchString(id.LV) {
-		return *lv, Errorf(KindConflict, "volume group %s has no %s %s, but the managed volume %s/%s was renamed and may be it: rename it back (lvrename), or, if it is another volume, record its name with lvchange --addtag %s %s/%s",
-			g.Name, what, id.LV, g.Name, lv.Name, EncodeTag(KeyName, "NAME"), g.Name, lv.Name)
+			g.Name, lv.Name, what, id, lv.HandleName(), g.Name, lv.Name, lv.HandleName())
 	}
 	return LV{}, g.AbsentError("volume group %s has no %s %s", g.Name, what, id.LV)
 }
 
-// HandleName returns the name in the handle of a managed LV, or the LV's own name for any other.
-func (g Group) HandleName(lv LV) string {
-	values, kind, err := managedTags(g, lv)
-	if err != nil || values == nil || kind == TagPool {
-		return lv.Name
-	}
-	return handleName(lv, values)
-}
-
-// MayBeCreatedAs reports whether an earlier release, which recorded only the volume's name, may have created this LV under that
-// name.
-func (g Group) MayBeCreatedAs(lv LV, made string) bool {
-	values, kind, err := managedTags(g, lv)
-	return err == nil && kind == "" && values[KeyName] != "" && values[keyLV] == "" && LVName(values[KeyName]) == made
-}
-
-// findUnnamed finds a renamed volume whose tags do not record a name: earlier releases omitted the name if it was the logical
-// volume's.
-func (g Group) findUnnamed() *LV {
-	for i, lv := range g.LVs {
-		values, kind, err := managedTags(g, lv)
-		if err == nil && values != nil && kind == "" && values[KeyName] == "" && values[keyLV] == "" && !csiNamePattern.MatchString(lv.Name) {
-			return &g.LVs[i]
-		}
-	}
-	return nil
-}
-
 // FindRenamed returns the LV of a volume or snapshot that was created under this name and now has another one; nil if there is
-// none. It decodes no tags, because every creation calls it.
+// none.
 func (g Group) FindRenamed(name, lv, cluster string) *LV {
-	named, owned := EncodeTag(KeyName, name), EncodeTag(KeyCluster, cluster)
 	for i := range g.LVs {
-		tags := g.LVs[i].Tags
-		if !g.LVs[i].Hidden && g.LVs[i].Name != lv && slices.Contains(tags, named) && slices.Contains(tags, owned) {
+		if m := g.LVs[i].Managed; m != nil && m.Name == name && m.Cluster == cluster && g.LVs[i].Name != lv {
 			return &g.LVs[i]
 		}
 	}

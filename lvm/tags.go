@@ -18,16 +18,15 @@ const (
 )
 
 // The keys of format version 1. The first releases always wrote wipe and layout. Now the driver omits default values, since
-// each LVM command reads and writes the text of all volumes. The name key identifies a volume that an admin renamed; some
-// releases omitted it where it was the LV's name.
+// each LVM command reads and writes the text of all volumes. The name key identifies a volume that an admin renamed.
 const (
 	KeyVersion    = "v"
-	KeyKind       = "kind" // snapshot or pool; omitted for a volume
+	keyKind       = "kind" // snapshot or pool; omitted for a volume
 	keyState      = "state"
 	KeyCluster    = "cluster"
-	KeyName       = "name"
+	keyName       = "name"
 	keyLV         = "lv" // the LV's name in the volume's handle; omitted if that is the name, and external-provisioner's
-	KeyClaim      = "claim"
+	keyClaim      = "claim"
 	keyWipe       = "wipe"   // omitted if it is WipeZero, or the layout has none
 	keyLayout     = "layout" // omitted if it is linear
 	keyStripes    = "stripes"
@@ -38,9 +37,10 @@ const (
 	keyMode       = "mode"   // omitted if it is for a file system
 	keyEncryption = "encryption"
 	keyFormatMark = "formatmark" // the format mark's place, in bytes; omitted for what the driver never formats
+	keyWiped      = "wiped"      // of a deleted volume: how many bytes from its beginning are zero and flushed; omitted if none are known
 
-	TagSnapshot = "snapshot"
-	TagPool     = "pool"
+	kindSnapshot = "snapshot"
+	kindPool     = "pool"
 
 	modeBlock = "block"
 )
@@ -55,7 +55,7 @@ func VolumeTags(v Volume) []string {
 		}
 	}
 	class := v.Class
-	add(KeyName, v.Name, true)
+	add(keyName, v.Name, true)
 	add(keyLV, v.ID.LV, v.ID.LV != v.Name || !csiNamePattern.MatchString(v.Name))
 	add(keyWipe, string(class.Wipe), class.Wipe == WipeNone)
 	add(keyLayout, string(class.Layout), class.Layout != LayoutLinear)
@@ -67,15 +67,16 @@ func VolumeTags(v Volume) []string {
 	add(keyMode, modeBlock, v.Block)
 	add(keyEncryption, string(class.Encryption), class.Encryption != EncryptionNone)
 	add(keyFormatMark, strconv.FormatInt(int64(v.FormatMark), 10), v.FormatMark != 0)
-	add(KeyClaim, v.Claim, v.Claim != "" && len(EncodeTag(KeyClaim, v.Claim)) <= MaxTag)
+	add(keyWiped, strconv.FormatInt(int64(v.Wiped), 10), v.Wiped != 0)
+	add(keyClaim, v.Claim, v.Claim != "" && len(EncodeTag(keyClaim, v.Claim)) <= MaxTag)
 	return tags
 }
 
 // SnapshotTags encodes a snapshot's tags.
 func SnapshotTags(sn Snapshot) []string {
 	tags := []string{
-		EncodeTag(KeyVersion, TagVersion), EncodeTag(KeyKind, TagSnapshot), StateTag(sn.State),
-		EncodeTag(KeyCluster, sn.Cluster), EncodeTag(KeyName, sn.Name), EncodeTag(keySource, sn.Source.LV),
+		EncodeTag(KeyVersion, TagVersion), EncodeTag(keyKind, kindSnapshot), StateTag(sn.State),
+		EncodeTag(KeyCluster, sn.Cluster), EncodeTag(keyName, sn.Name), EncodeTag(keySource, sn.Source.LV),
 	}
 	if sn.Encryption != EncryptionNone {
 		tags = append(tags, EncodeTag(keyEncryption, string(sn.Encryption)))
@@ -85,42 +86,54 @@ func SnapshotTags(sn Snapshot) []string {
 
 // PoolTags returns the tags of a thin pool that the driver creates.
 func PoolTags(cluster string) []string {
-	return []string{EncodeTag(KeyVersion, TagVersion), EncodeTag(KeyKind, TagPool), EncodeTag(KeyCluster, cluster)}
+	return []string{EncodeTag(KeyVersion, TagVersion), PoolTag(), EncodeTag(KeyCluster, cluster)}
 }
 
-// StateTag returns the state tag. No other tag ever changes.
+// PoolTag is the tag of each thin pool that the driver created.
+func PoolTag() string { return EncodeTag(keyKind, kindPool) }
+
+// StateTag returns the state tag. Of the other tags only WipedTag ever changes.
 func StateTag(s VolumeState) string { return EncodeTag(keyState, string(s)) }
 
-// DecodeTags returns the values of the driver's tags by key. It keeps unknown keys: a later version may add keys to the same
+// WipedTag returns the tag that records the progress of a wipe.
+func WipedTag(n Bytes) string { return EncodeTag(keyWiped, strconv.FormatInt(int64(n), 10)) }
+
+// tagValues returns the values of the driver's tags by key. It keeps unknown keys: a later version may add keys to the same
 // format, and an earlier version ignores them. So a feature that changes how the driver must handle a volume raises TagVersion, or
 // gives kind, state, layout, wipe or encryption a new value: an earlier version then refuses the volume, and keeps it.
-func DecodeTags(tags []string) (map[string]string, error) {
-	var values map[string]string
+func tagValues(tags []string) (values map[string]string, invalid error) {
 	for _, tag := range tags {
 		rest, ours := strings.CutPrefix(tag, TagPrefix)
 		if !ours {
 			continue
 		}
-		key, encoded, hasValue := strings.Cut(rest, "=")
-		if !hasValue {
-			return values, fmt.Errorf("its tag %q has no value", tag)
-		}
-		value, err := UnescapeTag(encoded)
-		if err == nil && !utf8.ValidString(value) {
-			err = errors.New("it is not UTF-8")
-		}
-		if err != nil {
-			return values, fmt.Errorf("its tag %q is damaged: %w", tag, err)
-		}
-		if _, twice := values[key]; twice {
-			return values, fmt.Errorf("it has two %s tags", TagPrefix+key)
-		}
 		if values == nil {
 			values = map[string]string{}
 		}
-		values[key] = value
+		if err := addValue(values, tag, rest); err != nil && invalid == nil {
+			invalid = err
+		}
 	}
-	return values, nil
+	return values, invalid
+}
+
+func addValue(values map[string]string, tag, rest string) error {
+	key, encoded, hasValue := strings.Cut(rest, "=")
+	if !hasValue {
+		return fmt.Errorf("its tag %q has no value", tag)
+	}
+	value, err := UnescapeTag(encoded)
+	if err == nil && !utf8.ValidString(value) {
+		err = errors.New("it is not UTF-8")
+	}
+	if err != nil {
+		return fmt.Errorf("its tag %q is damaged: %w", tag, err)
+	}
+	if _, twice := values[key]; twice {
+		return fmt.Errorf("it has two %s tags", TagPrefix+key)
+	}
+	values[key] = value
+	return nil
 }
 
 // EncodeTag returns `nodelvm.KEY=VALUE`, with each byte of the value other than letters, digits and _+.-/=!: as #xx.
@@ -137,7 +150,11 @@ func EncodeTag(key, value string) string {
 	return b.String()
 }
 
+// UnescapeTag decodes the value of a tag. A value without escapes shares the tag's memory.
 func UnescapeTag(s string) (string, error) {
+	if strings.IndexByte(s, '#') < 0 {
+		return s, nil
+	}
 	var b strings.Builder
 	for {
 		plain, rest, escaped := strings.Cut(s, "#")

@@ -50,9 +50,10 @@ func TestTagsRoundTrip(t *testing.T) {
 		}
 		foreign := rapid.SliceOf(rapid.StringMatching(`[a-z.=]{1,9}`)).Draw(t, "foreign")
 		lv := lvm.LV{UUID: want.UUID, Name: want.ID.LV, Extents: 8, Pool: want.Class.Pool, Tags: rapid.Permutation(append(tags, foreign...)).Draw(t, "order")}
-		got, ours, err := lvm.VolumeOf(lvm.Group{UUID: want.ID.VG, Name: "vg", ExtentSize: 4 * lvm.MiB}, lv)
-		if err != nil || !ours {
-			t.Fatalf("ours %v, error %v", ours, err)
+		lv = fixture.Decoded(lvm.Group{UUID: want.ID.VG, Name: "vg", ExtentSize: 4 * lvm.MiB}, lv)
+		got, ours := lv.AsVolume()
+		if !ours {
+			t.Fatal(lv.CheckTags())
 		}
 		if got.Claim == "" {
 			got.Claim = want.Claim // omitted if too long; TestLongestNames proves that real ones fit
@@ -70,9 +71,9 @@ func TestLongestNames(t *testing.T) {
 		Claim: strings.Repeat("n", 63) + "/" + strings.Repeat("c", 253),
 		Class: lvm.Class{Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}, State: lvm.StateReady,
 	}
-	values, err := lvm.DecodeTags(lvm.VolumeTags(v))
-	if err != nil || values[lvm.KeyName] != v.Name || values[lvm.KeyClaim] != v.Claim {
-		t.Errorf("%v %q", err, values)
+	lv := fixture.Decoded(lvm.Group{}, lvm.LV{Name: lvm.LVName(v.Name), Tags: lvm.VolumeTags(v)})
+	if got, _ := lv.AsVolume(); got.Name != v.Name || got.Claim != v.Claim {
+		t.Errorf("%v %+v", lv.CheckTags(), got)
 	}
 	if tags := lvm.VolumeTags(lvm.Volume{Claim: strings.Repeat("c", 2000)}); strings.Contains(strings.Join(tags, " "), "claim") {
 		t.Errorf("a claim longer than a tag is written: %q", tags)
@@ -87,14 +88,14 @@ func TestEncodeTag(t *testing.T) {
 		"ns/data_0+1=!:": "nodelvm.name=ns/data_0+1=!:",
 		"ü\x00\n":        "nodelvm.name=#c3#bc#00#0a",
 	} {
-		if got := lvm.EncodeTag(lvm.KeyName, value); got != want {
+		if got := lvm.EncodeTag("name", value); got != want {
 			t.Errorf("%q: %q, want %q", value, got, want)
 		}
 	}
 }
 
-// TestVolumeOfUnmanagedLV: an LV without the driver's tags is unmanaged; one with invalid tags is an error that names it.
-func TestVolumeOfUnmanagedLV(t *testing.T) {
+// TestDecodeUnmanagedLV: an LV without the driver's tags is unmanaged; one with invalid tags is an error that names it.
+func TestDecodeUnmanagedLV(t *testing.T) {
 	good := []string{"nodelvm.v=1", "nodelvm.state=ready", "nodelvm.cluster=c", "nodelvm.name=n", "nodelvm.wipe=zero", "nodelvm.layout=linear"}
 	with := func(old, tag string) []string {
 		var tags []string
@@ -144,8 +145,10 @@ func TestVolumeOfUnmanagedLV(t *testing.T) {
 		{"only a broken tag", []string{"nodelvm.v"}, true, "no value"},
 	} {
 		t.Run(c.Name, func(t *testing.T) {
-			_, ours, err := lvm.VolumeOf(lvm.Group{Name: "vg"}, lvm.LV{Name: "lv7", Tags: c.Tags})
-			if ours != (c.Ours || c.Error != "") || (err == nil) != (c.Error == "") {
+			lv := fixture.Decoded(lvm.Group{Name: "vg"}, lvm.LV{Name: "lv7", Tags: c.Tags})
+			_, ours := lv.AsVolume()
+			err := lv.CheckTags()
+			if ours != (c.Ours && c.Error == "") || (err == nil) != (c.Error == "") {
 				t.Fatalf("ours %v, error %v", ours, err)
 			}
 			if err != nil && (!strings.Contains(err.Error(), c.Error) || !strings.Contains(err.Error(), "vg/lv7")) {

@@ -77,10 +77,10 @@ func (h *Host) adoptableLV(ctx context.Context, g lvm.Group, name string) (v lvm
 		return lvm.Volume{}, false, g.AbsentError("volume group %s has no volume %s", g.Name, name)
 	}
 	lv := g.LVs[i]
-	v, ours, err := lvm.VolumeOf(g, lv)
-	if err != nil {
+	if err := lv.CheckTags(); err != nil {
 		return lvm.Volume{}, false, err
 	}
+	v, ours := lv.AsVolume()
 	if ours && v.Cluster != h.engine.Config.Cluster {
 		return lvm.Volume{}, false, lvm.Errorf(lvm.KindNotManaged, "%s/%s belongs to the cluster %q, and this one is %q", g.Name, name, v.Cluster, h.engine.Config.Cluster)
 	}

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -33,23 +32,19 @@ func (h *Host) List(ctx context.Context) ([]lvm.Volume, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, _ := h.volumes(s) // Start has logged volumes with invalid tags
-	ready := slices.DeleteFunc(all, func(v lvm.Volume) bool { return v.State != lvm.StateReady })
+	ready := slices.DeleteFunc(h.volumes(s), func(v lvm.Volume) bool { return v.State != lvm.StateReady })
 	slices.SortFunc(ready, func(a, b lvm.Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
 	return ready, nil
 }
 
-// volumes lists the volumes of this cluster, in any state. damaged joins the errors of those with invalid tags.
-func (h *Host) volumes(s lvm.State) (all []lvm.Volume, damaged error) {
+// volumes lists the volumes of this cluster, in any state. Start has logged those with invalid tags.
+func (h *Host) volumes(s lvm.State) (all []lvm.Volume) {
 	for _, g := range s.Groups {
-		for _, lv := range g.LVs {
-			v, ours, err := lvm.VolumeOf(g, lv)
-			if err != nil {
-				damaged = errors.Join(damaged, err)
-			} else if ours && v.Cluster == h.engine.Config.Cluster {
+		for _, v := range g.Volumes() {
+			if v.Cluster == h.engine.Config.Cluster {
 				all = append(all, v)
 			}
 		}
 	}
-	return all, damaged
+	return all
 }

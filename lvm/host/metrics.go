@@ -49,9 +49,8 @@ func (h *Host) Metrics() Metrics {
 		h.log.Warn("cannot read the metrics of the volume groups", "error", err)
 		return m
 	}
-	all, _ := h.volumes(s)
 	in := map[lvm.VGUUID]int{} // by the group's UUID
-	for _, v := range all {
+	for _, v := range h.volumes(s) {
 		m.Volumes[v.State]++
 		in[v.ID.VG]++
 	}

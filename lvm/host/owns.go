@@ -42,7 +42,7 @@ func (h *Host) Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
 	for _, g := range s.Groups {
 		for _, lv := range g.LVs {
 			if g.UUID == id.VG && lvm.DeviceUUID(g.UUID, lv.UUID) == uuid {
-				return g.HandleName(lv) == id.LV || g.MayBeCreatedAs(lv, id.LV), nil
+				return lv.HandleName() == id.LV, nil
 			}
 		}
 	}

@@ -16,13 +16,14 @@ func (h *Host) Presence(ctx context.Context, name string) (lvm.Presence, error) 
 	if err != nil {
 		return lvm.Presence{}, err
 	}
-	g, lv, v := findOwned(s, lvm.VolumeOf, func(v lvm.Volume) bool {
-		return v.Name == name && v.Cluster == h.engine.Config.Cluster && v.State != lvm.StateDeleting
-	})
-	if v == nil {
-		return lvm.Presence{UnderWay: underWay, Unsure: s.CheckComplete()}, nil
+	for _, g := range s.Groups {
+		for lv, v := range g.Volumes() {
+			if v.Name == name && v.Cluster == h.engine.Config.Cluster && v.State != lvm.StateDeleting {
+				return lvm.Presence{Volume: &v, Made: v.State == lvm.StateReady || alloc.Complete(g, lv, v), UnderWay: underWay}, nil
+			}
+		}
 	}
-	return lvm.Presence{Volume: v, Made: v.State == lvm.StateReady || alloc.Complete(g, lv, *v), UnderWay: underWay}, nil
+	return lvm.Presence{UnderWay: underWay, Unsure: s.CheckComplete()}, nil
 }
 
 // SnapshotPresence does the same for a snapshot.
@@ -31,13 +32,14 @@ func (h *Host) SnapshotPresence(ctx context.Context, name string) (lvm.SnapshotP
 	if err != nil {
 		return lvm.SnapshotPresence{}, err
 	}
-	_, _, sn := findOwned(s, lvm.SnapshotOf, func(sn lvm.Snapshot) bool {
-		return sn.Name == name && sn.Cluster == h.engine.Config.Cluster && sn.State != lvm.StateDeleting
-	})
-	if sn == nil {
-		return lvm.SnapshotPresence{UnderWay: underWay, Unsure: s.CheckComplete()}, nil
+	for _, g := range s.Groups {
+		for _, sn := range g.Snapshots() {
+			if sn.Name == name && sn.Cluster == h.engine.Config.Cluster && sn.State != lvm.StateDeleting {
+				return lvm.SnapshotPresence{Snapshot: &sn, UnderWay: underWay}, nil
+			}
+		}
 	}
-	return lvm.SnapshotPresence{Snapshot: sn, UnderWay: underWay}, nil
+	return lvm.SnapshotPresence{UnderWay: underWay, Unsure: s.CheckComplete()}, nil
 }
 
 // readFor reads the disks for the LV of a request, and reports whether an operation for it is in flight.
@@ -47,18 +49,6 @@ func (h *Host) readFor(ctx context.Context, kind, name, lv string) (s lvm.State,
 		return lvm.State{}, false, lvm.Errorf(lvm.KindBusy, "cannot determine whether %s %q exists: %w", kind, name, err)
 	}
 	return s, underWay, nil
-}
-
-// findOwned finds the first managed LV, parsed by of, that is wanted; nil if there is none.
-func findOwned[T any](s lvm.State, of func(lvm.Group, lvm.LV) (T, bool, error), wanted func(T) bool) (lvm.Group, lvm.LV, *T) {
-	for _, g := range s.Groups {
-		for _, lv := range g.LVs {
-			if found, ours, err := of(g, lv); err == nil && ours && wanted(found) {
-				return g, lv, &found
-			}
-		}
-	}
-	return lvm.Group{}, lvm.LV{}, nil
 }
 
 // KeepReserved renews the reservations of the wanted peers, those whose request is still expected. The others expire seconds

@@ -220,9 +220,8 @@ func (h *Host) ListSnapshots(ctx context.Context) ([]lvm.Snapshot, error) {
 	}
 	var all []lvm.Snapshot
 	for _, g := range s.Groups {
-		for _, lv := range g.LVs {
-			sn, ours, err := lvm.SnapshotOf(g, lv)
-			if err == nil && ours && sn.Cluster == h.engine.Config.Cluster && sn.State == lvm.StateReady { // ignore invalid tags
+		for _, sn := range g.Snapshots() {
+			if sn.Cluster == h.engine.Config.Cluster && sn.State == lvm.StateReady {
 				all = append(all, sn)
 			}
 		}

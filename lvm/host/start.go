@@ -27,8 +27,8 @@ func (h *Host) Start(ctx context.Context) error {
 	if len(s.Skipped) > 0 {
 		h.log.Warn("some block devices are not scanned for volume groups", "devices", s.Skipped)
 	}
-	if _, damaged := h.volumes(s); damaged != nil {
-		h.log.Warn("ignoring volumes with invalid tags", "error", damaged)
+	if err := s.CheckTags(); err != nil {
+		h.log.Warn("ignoring volumes with invalid tags", "error", err)
 	}
 	h.recovery.Start(ctx, s)
 	return nil

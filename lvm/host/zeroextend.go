@@ -57,11 +57,11 @@ func (h *Host) zeroFirst(ctx context.Context, g lvm.Group, grown lvm.Volume, run
 
 // zeroes has the wiper zero the volume of zeroFirst.
 func (h *Host) zeroes(g lvm.Group, lv lvm.LV) (uuid string, err error) {
-	v, ours, err := lvm.VolumeOf(g, lv)
-	if err != nil {
+	v, is := lv.AsVolume()
+	if err := lv.CheckTags(); err != nil {
 		return "", err
 	}
-	if !ours || v.Cluster != h.engine.Config.Cluster || v.State != lvm.StateDeleting {
+	if !is || v.Cluster != h.engine.Config.Cluster || v.State != lvm.StateDeleting {
 		return "", lvm.Errorf(lvm.KindBusy, "%s/%s has a name that the driver needs: rename or remove it", g.Name, lv.Name)
 	}
 	h.wiper.Wipe(v)

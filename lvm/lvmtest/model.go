@@ -197,6 +197,7 @@ func (r *room) legs(n int, length lvm.Extents) ([]lvm.Area, *failure) {
 func (g *group) read() lvm.Group {
 	seen := g.content()
 	seen.Checksum = g.checksum()
+	seen.Decode()
 	return seen
 }
 

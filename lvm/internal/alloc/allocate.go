@@ -186,14 +186,13 @@ func findSource(s lvm.State, cluster string, id lvm.ID) (g lvm.Group, lv lvm.LV,
 	if lv, err = g.LocateLV(id, "source"); err != nil {
 		return g, lv, "", err
 	}
+	if err := lv.CheckTags(); err != nil {
+		return g, lv, "", err
+	}
 	state, maker := lvm.VolumeState(""), ""
-	if v, ours, err := lvm.VolumeOf(g, lv); err != nil {
-		return g, lv, "", err
-	} else if ours {
+	if v, is := lv.AsVolume(); is {
 		state, maker, encryption = v.State, v.Cluster, v.Class.Encryption
-	} else if sn, ours, err := lvm.SnapshotOf(g, lv); err != nil {
-		return g, lv, "", err
-	} else if ours {
+	} else if sn, is := lv.AsSnapshot(); is {
 		state, maker, encryption = sn.State, sn.Cluster, sn.Encryption
 	}
 	switch {

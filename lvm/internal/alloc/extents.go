@@ -32,7 +32,7 @@ func ApplyAllocation(s lvm.State, c *Allocation) {
 		}
 		v := c.Volume
 		v.State = lvm.StateReady
-		lv.Tags = lvm.VolumeTags(v)
+		lv.Managed = lvm.ManagedVolumeOf(v)
 		g.LVs = append(g.LVs, lv)
 	}
 }
@@ -46,7 +46,7 @@ func allocatePool(g *lvm.Group, p *PoolGrowth) {
 	if i < 0 {
 		i = len(g.LVs)
 		g.LVs = append(g.LVs,
-			lvm.LV{Name: p.Name, Tags: lvm.PoolTags(p.Cluster), Type: "thin-pool", Thin: &lvm.ThinPool{Data: p.Name + "_tdata", Metadata: p.Name + "_tmeta", ChunkSize: p.Chunk, Zero: true}},
+			lvm.LV{Name: p.Name, Managed: &lvm.Managed{Pool: true, Cluster: p.Cluster}, Type: "thin-pool", Thin: &lvm.ThinPool{Data: p.Name + "_tdata", Metadata: p.Name + "_tmeta", ChunkSize: p.Chunk, Zero: true}},
 			lvm.LV{Name: p.Name + "_tdata", Extents: p.Data, Type: "linear", Hidden: true, Segments: dataSegments(*g, p)},
 			lvm.LV{Name: p.Name + "_tmeta", Extents: p.Metadata, Type: "linear", Hidden: true},
 			lvm.LV{Name: "lvol0" + SpareSuffix, Extents: max(p.Metadata, spareOf(*g)), Type: "linear", Hidden: true})

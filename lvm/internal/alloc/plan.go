@@ -74,13 +74,14 @@ func find(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec) (*lvm.
 	name := lvm.LVName(spec.Name)
 	for _, g := range s.Groups {
 		if lv := g.FindRenamed(spec.Name, name, cluster); lv != nil {
-			return nil, lvm.Errorf(lvm.KindExists, "cannot create volume %q: it exists and was renamed to %s/%s: rename it back (lvrename %s %s %s), or remove it", spec.Name, g.Name, lv.Name, g.Name, lv.Name, g.HandleName(*lv))
+			return nil, lvm.Errorf(lvm.KindExists, "cannot create volume %q: it exists and was renamed to %s/%s: rename it back (lvrename %s %s %s), or remove it", spec.Name, g.Name, lv.Name, g.Name, lv.Name, lv.HandleName())
 		}
 		i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == name })
 		if i < 0 {
 			continue
 		}
-		v, ours, err := lvm.VolumeOf(g, g.LVs[i])
+		v, ours := g.LVs[i].AsVolume()
+		err := g.LVs[i].CheckTags()
 		wanted := slices.ContainsFunc(groups, func(c lvm.Group) bool { return c.UUID == g.UUID })
 		switch {
 		case err != nil:

@@ -100,6 +100,7 @@ func TestPlanFindsVolume(t *testing.T) {
 	foreign.LVs = []lvm.LV{{UUID: "x", Name: lvm.LVName("a"), Extents: 2}}
 	damaged := fixture.Holding(g, "a", 2, fixture.Unchanged)
 	damaged.LVs[0].Tags = append(damaged.LVs[0].Tags, "nodelvm.v=2")
+	damaged.Decode()
 	pending := lvm.State{Groups: []lvm.Group{fixture.Holding(g, "a", 2, func(v *lvm.Volume) { v.State = lvm.StateCreating }), other}}
 	pending.Groups[0].LVs[0].Pending = true
 	with := func(change func(*lvm.Volume)) lvm.State {

@@ -48,14 +48,15 @@ func PlanSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (SnapshotP
 func findSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (*lvm.Snapshot, error) {
 	name := lvm.SnapshotName(spec.Name)
 	for _, g := range s.Groups {
-		if lv := g.FindRenamed(spec.Name, name, cluster); lv != nil && slices.Contains(lv.Tags, lvm.EncodeTag(lvm.KeyKind, lvm.TagSnapshot)) {
+		if lv := g.FindRenamed(spec.Name, name, cluster); lv != nil && lv.Managed.Volume == nil {
 			return nil, lvm.Errorf(lvm.KindExists, "cannot create snapshot %q: it exists and was renamed to %s/%s: rename it back (lvrename %s %s %s), or remove it", spec.Name, g.Name, lv.Name, g.Name, lv.Name, name)
 		}
 		i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == name })
 		if i < 0 {
 			continue
 		}
-		sn, ours, err := lvm.SnapshotOf(g, g.LVs[i])
+		sn, ours := g.LVs[i].AsSnapshot()
+		err := g.LVs[i].CheckTags()
 		switch {
 		case err != nil:
 			return nil, lvm.Errorf(lvm.KindExists, "cannot create snapshot %q: %w", spec.Name, err)

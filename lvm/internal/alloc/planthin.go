@@ -69,7 +69,7 @@ func PoolOf(g lvm.Group, class lvm.Class) (Pool, error) {
 	}
 	lv := g.LVs[i]
 	switch {
-	case lv.Thin == nil && lvm.IsPool(lv) && len(lv.UsedBy) == 0:
+	case lv.Thin == nil && lv.IsManagedPool() && len(lv.UsedBy) == 0:
 		// LVM first commits an LV with the pool's name and tags on the metadata's extents, to wipe them.
 		p, err := newPool(g, class)
 		p.debris = &lv
@@ -82,7 +82,7 @@ func PoolOf(g lvm.Group, class lvm.Class) (Pool, error) {
 	if lv.Thin.OvercommitReason != "" {
 		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "%s", lv.Thin.OvercommitReason)
 	}
-	p := Pool{Group: g, Space: spaceOf(g, dataOf(g, lv)), Name: lv.Name, Made: true, Ours: lvm.IsPool(lv), Data: lv.Extents, Chunk: lv.Thin.ChunkSize}
+	p := Pool{Group: g, Space: spaceOf(g, dataOf(g, lv)), Name: lv.Name, Made: true, Ours: lv.IsManagedPool(), Data: lv.Extents, Chunk: lv.Thin.ChunkSize}
 	for _, other := range g.LVs {
 		if other.Type == string(lvm.LayoutThin) && other.Pool == lv.Name {
 			p.Promised += p.Chunks(other.Extents)

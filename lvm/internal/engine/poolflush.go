@@ -16,7 +16,9 @@ import (
 // LVM drop the messages of its pools: it creates a volume and removes it again.
 
 // Unflushed reports whether a logical volume is a thin pool of the driver with pending messages.
-func Unflushed(lv lvm.LV) bool { return lv.Thin != nil && len(lv.Thin.Messages) > 0 && lvm.IsPool(lv) }
+func Unflushed(lv lvm.LV) bool {
+	return lv.Thin != nil && len(lv.Thin.Messages) > 0 && lv.IsManagedPool()
+}
 
 // flushBefore flushes the pool of a thin volume before its removal, and returns the group as it then is. The caller holds the
 // group's lock.
@@ -58,8 +60,8 @@ func (e *Engine) removeFlush(ctx context.Context, g lvm.Group) (lvm.Group, error
 	if lv == nil {
 		return g, nil
 	}
-	sn, ours, err := lvm.SnapshotOf(g, *lv)
-	if err != nil || !ours || sn.State != lvm.StateCreating {
+	sn, is := lv.AsSnapshot()
+	if !is || sn.State != lvm.StateCreating {
 		return g, lvm.Errorf(lvm.KindBusy, "%s/%s has a name that the driver needs: rename or remove it", g.Name, lvmcmd.FlushName)
 	}
 	if err := e.removeFrom(ctx, g, sn.ID, sn.UUID, lvm.StateCreating); err != nil {

@@ -55,7 +55,7 @@ func (e *Engine) Refresh(ctx context.Context, g lvm.Group, lv lvm.LV) error {
 func (e *Engine) InUse(g lvm.Group, cluster string) []lvm.LV {
 	var pools, volumes []lvm.LV
 	for _, lv := range g.LVs {
-		if values, _ := lvm.DecodeTags(lv.Tags); lv.Hidden || values[lvm.KeyVersion] == "" || values[lvm.KeyCluster] != cluster {
+		if lv.Hidden || lv.Managed == nil || lv.Managed.Cluster != cluster {
 			continue
 		}
 		volumes = append(volumes, lv)

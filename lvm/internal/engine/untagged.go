@@ -93,13 +93,10 @@ func (s *untaggedVolumes) withReady(state lvm.State) lvm.State {
 		}
 		g.LVs = slices.Clone(g.LVs)
 		for j := range g.LVs {
-			lv := &g.LVs[j]
-			if _, is := untagged[lv.UUID]; !is {
-				continue
-			}
-			if k := slices.Index(lv.Tags, lvm.StateTag(lvm.StateCreating)); k >= 0 {
-				lv.Tags = slices.Clone(lv.Tags)
-				lv.Tags[k] = lvm.StateTag(lvm.StateReady)
+			v, is := g.LVs[j].AsVolume()
+			if _, got := untagged[v.UUID]; is && got && v.State == lvm.StateCreating {
+				v.State = lvm.StateReady
+				g.LVs[j].Managed = lvm.ManagedVolumeOf(v)
 			}
 		}
 	}

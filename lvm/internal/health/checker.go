@@ -14,9 +14,8 @@ type Checker struct{ Engine *engine.Engine }
 
 // readyIn lists the ready volumes of this cluster in a group.
 func (k Checker) readyIn(g lvm.Group) (ready []checkedVolume) {
-	for _, lv := range g.LVs {
-		v, ours, err := lvm.VolumeOf(g, lv)
-		if err == nil && ours && v.Cluster == k.Engine.Config.Cluster && v.State == lvm.StateReady {
+	for lv, v := range g.Volumes() {
+		if v.Cluster == k.Engine.Config.Cluster && v.State == lvm.StateReady {
 			ready = append(ready, checkedVolume{v, lv})
 		}
 	}

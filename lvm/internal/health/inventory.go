@@ -73,7 +73,7 @@ func (k Checker) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) r
 // oursAlone reports whether the group holds only volumes, snapshots and pools of this driver.
 func oursAlone(g lvm.Group) bool {
 	return !slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool {
-		return !lv.Hidden && !slices.Contains(lv.Tags, lvm.EncodeTag(lvm.KeyVersion, lvm.TagVersion))
+		return !lv.Hidden && lv.Managed == nil
 	})
 }
 
@@ -97,18 +97,17 @@ func (c *groupCheck) poolEntry(lv lvm.LV) report.Pool {
 func (k Checker) addVolumes(inv *report.Inventory, g lvm.Group, paths map[string]string) {
 	c := groupCheck{engine: k.Engine, group: g, paths: paths}
 	for _, lv := range g.LVs {
-		v, ours, err := lvm.VolumeOf(g, lv)
-		if err != nil {
+		if err := lv.CheckTags(); err != nil {
 			inv.Damaged = append(inv.Damaged, err.Error())
 			continue
 		}
-		if ours {
+		if v, is := lv.AsVolume(); is {
 			inv.Volumes = append(inv.Volumes, report.Volume{ID: v.ID.String(), UUID: v.UUID, Group: v.Group, LV: lv.Name, Name: v.Name,
 				Claim: v.Claim, Cluster: v.Cluster, State: string(v.State), Layout: string(v.Class.Layout), Pool: lv.Pool, Size: v.Size,
 				Used: c.mapped(lv), Created: lv.Created, Block: v.Block, Encryption: string(v.Class.Encryption)})
 			continue
 		}
-		if sn, ours, err := lvm.SnapshotOf(g, lv); err == nil && ours {
+		if sn, is := lv.AsSnapshot(); is {
 			inv.Snapshots = append(inv.Snapshots, report.Snapshot{ID: sn.ID.String(), Group: sn.Group, LV: lv.Name, Name: sn.Name,
 				Cluster: sn.Cluster, State: string(sn.State), Source: sn.Source.String(), Size: sn.Size, Created: sn.Created})
 		}

@@ -23,7 +23,7 @@ func TestParseThin(t *testing.T) {
 
 // TestGroupOfTheDriverAlone: a group belongs to the driver alone if every volume in it does.
 func TestGroupOfTheDriverAlone(t *testing.T) {
-	ours := lvm.LV{Name: "v", Tags: []string{"nodelvm.v=1"}}
+	ours := lvm.LV{Name: "v", Managed: &lvm.Managed{}}
 	for what, c := range map[string]struct {
 		lvs  []lvm.LV
 		want bool

@@ -11,7 +11,7 @@ import (
 
 // debrisArgs removes the incomplete LV of an earlier poolArgs, if it still is the planned one.
 func debrisArgs(t Target, p *alloc.PoolGrowth) []string {
-	guard := fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", UnchangedSelection(p.Group), p.Debris.UUID, lvm.EncodeTag(lvm.KeyKind, lvm.TagPool))
+	guard := fmt.Sprintf("%s && lv_uuid=%s && lv_tags={%s}", UnchangedSelection(p.Group), p.Debris.UUID, lvm.PoolTag())
 	return append(OnDevices("lvremove", p.Group), "-S", guard, "--", t.String())
 }
 

@@ -89,7 +89,7 @@ func TestExtendRefusals(t *testing.T) {
 		"small regions": {class: lvm.Class{Layout: lvm.LayoutRAID1}, required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Segments[0].RegionSize = 4 }, kind: lvm.KindOutOfRange, words: "at most 8 MiB"},
 		"a full area":   {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { g.MDAFree = 8 * lvm.KiB }, kind: lvm.KindOutOfRange, words: "move all extents to them (pvmove, vgreduce)"},
 		"renamed":       {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Name = "other" }, kind: lvm.KindConflict, words: "lvrename vg other v-"},
-		"gone":          {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Name, lv.Tags = "other", nil }, kind: lvm.KindNotFound, words: "has no volume"},
+		"gone":          {required: 11 * x, change: func(g *lvm.Group, lv *lvm.LV) { lv.Name, lv.Managed = "other", nil }, kind: lvm.KindNotFound, words: "has no volume"},
 	} {
 		s := fixture.FiveDisks()
 		v := fixture.NewVolume(t, s, fixture.SpecIn("a", test.class, 10*x))
@@ -127,9 +127,8 @@ func TestExtendRefusalNamesTheMaximum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := fixture.AnyState.Draw(t, "state")
 		for _, g := range s.Groups {
-			for _, lv := range g.LVs {
-				v, ours, err := lvm.VolumeOf(g, lv)
-				if err != nil || !ours || lvm.CheckWritable(s, g) != nil {
+			for lv, v := range g.Volumes() {
+				if lvm.CheckWritable(s, g) != nil {
 					continue
 				}
 				v.State = lvm.StateReady

@@ -45,15 +45,16 @@ func snapshotted(t testing.TB, s lvm.State, name string, v lvm.Volume, state lvm
 	g := &s.Groups[0]
 	g.LVs = append(g.LVs, lvm.LV{Name: p.Snapshot.ID.LV, UUID: "uuid-" + name, Tags: lvm.SnapshotTags(p.Snapshot), Type: "thin",
 		Pool: v.Class.Pool, Origin: v.ID.LV, Extents: lvm.Extents(v.Size / g.ExtentSize)})
-	sn, ours, err := lvm.SnapshotOf(*g, g.LVs[len(g.LVs)-1])
-	fixture.Must(t, err)
+	last := fixture.Decoded(*g, g.LVs[len(g.LVs)-1])
+	g.LVs[len(g.LVs)-1] = last
+	sn, ours := last.AsSnapshot()
 	want := p.Snapshot
 	want.UUID = "uuid-" + name
 	if diff := cmp.Diff(want, sn); diff != "" || !ours {
 		t.Fatalf("read back: %s", diff)
 	}
-	if _, ours, err := lvm.VolumeOf(*g, g.LVs[len(g.LVs)-1]); ours || err != nil {
-		t.Fatalf("a snapshot is taken for a volume: %v", err)
+	if _, is := last.AsVolume(); is || last.CheckTags() != nil {
+		t.Fatalf("a snapshot is taken for a volume: %v", last.CheckTags())
 	}
 	return sn
 }
@@ -237,7 +238,7 @@ func TestPoolOfLargeGroups(t *testing.T) {
 	}
 	grown := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 1 << 20}})
 	grown.PVs[0].Extents = 2 << 20
-	grown.LVs = []lvm.LV{{Name: lvm.DefaultPool, Tags: lvm.PoolTags("c"), Type: "thin-pool", Extents: 100, Thin: &lvm.ThinPool{Metadata: "m", ChunkSize: 64 * lvm.KiB, Zero: true}},
+	grown.LVs = []lvm.LV{{Name: lvm.DefaultPool, Managed: &lvm.Managed{Pool: true}, Type: "thin-pool", Extents: 100, Thin: &lvm.ThinPool{Metadata: "m", ChunkSize: 64 * lvm.KiB, Zero: true}},
 		{Name: "m", Hidden: true, Extents: 1}}
 	// 4 MiB of metadata map 65536 chunks of 64 KiB: 4 GiB.
 	if c, err := alloc.Capacity(lvm.State{Groups: []lvm.Group{grown}}, lvm.Class{Group: "vg", Layout: lvm.LayoutThin}); err != nil || c.Largest != 4*lvm.GiB {
@@ -249,7 +250,7 @@ func TestPoolOfLargeGroups(t *testing.T) {
 func TestRemainsOfKilledPoolCreation(t *testing.T) {
 	s := fixture.FiveDisks()
 	g := &s.Groups[0]
-	half := lvm.LV{UUID: "half", Name: lvm.DefaultPool, Tags: lvm.PoolTags(fixture.TestCluster), Type: "linear", Extents: 2}
+	half := lvm.LV{UUID: "half", Name: lvm.DefaultPool, Managed: &lvm.Managed{Pool: true}, Type: "linear", Extents: 2}
 	g.LVs = append(g.LVs, half)
 	spec := fixture.SpecIn("a", fixture.ThinClass, 8*lvm.MiB)
 	p := fixture.Planned(t, s, spec)[0]
@@ -264,7 +265,7 @@ func TestRemainsOfKilledPoolCreation(t *testing.T) {
 		t.Errorf("the pool is made twice: %+v", second.Create.Pool)
 	}
 	for what, change := range map[string]func(*lvm.LV){
-		"somebody else's": func(lv *lvm.LV) { lv.Tags = nil },
+		"somebody else's": func(lv *lvm.LV) { lv.Managed = nil },
 		"in use":          func(lv *lvm.LV) { lv.UsedBy = []string{"x"} },
 	} {
 		s := fixture.FiveDisks()

@@ -58,28 +58,29 @@ func FuzzSize(f *testing.F) {
 	})
 }
 
-// FuzzTags: with any tags, a volume or snapshot is complete, and never both.
+// FuzzTags: with any tags, a logical volume is a complete volume or snapshot, or is ignored.
 func FuzzTags(f *testing.F) {
 	f.Add("nodelvm.v=1 nodelvm.state=ready nodelvm.cluster=c nodelvm.name=n", "v-1")
 	f.Add("nodelvm.v=1 nodelvm.kind=snapshot nodelvm.state=ready nodelvm.cluster=c", "s-1")
 	f.Add("nodelvm.v=1 nodelvm.layout=raid5 nodelvm.stripes=2 nodelvm.state=creating", "pvc-1")
 	f.Add("nodelvm. nodelvm.v fast", "")
 	f.Fuzz(func(t *testing.T, tags, name string) {
-		g, lv := lvm.Group{Name: "vg", ExtentSize: lvm.MiB}, lvm.LV{Name: name, Tags: strings.Fields(tags), Extents: 2}
-		v, isVolume, volumeErr := lvm.VolumeOf(g, lv)
-		_, isSnapshot, snapshotErr := lvm.SnapshotOf(g, lv)
-		if isVolume && volumeErr == nil && isSnapshot && snapshotErr == nil {
-			t.Errorf("tags %q make a volume and a snapshot", tags)
+		g := lvm.Group{Name: "vg", ExtentSize: lvm.MiB}
+		lv := fixture.Decoded(g, lvm.LV{Name: name, Tags: strings.Fields(tags), Extents: 2})
+		v, isVolume := lv.AsVolume()
+		_, isSnapshot := lv.AsSnapshot()
+		if isVolume && isSnapshot || (isVolume || isSnapshot) && lv.CheckTags() != nil {
+			t.Errorf("tags %q make %+v", tags, lv.Managed)
 		}
-		if !isVolume || volumeErr != nil {
+		if !isVolume {
 			return
 		}
 		if _, err := lvm.CheckClass(v.Class); err != nil {
 			t.Errorf("tags %q make a volume of a class that cannot be asked for: %v", tags, err)
 		}
 		lv.Tags = lvm.VolumeTags(v)
-		if again, ours, err := lvm.VolumeOf(g, lv); !ours || err != nil || again != v {
-			t.Errorf("tags %q make %+v; written and read again: %+v, %v", tags, v, again, err)
+		if again, is := fixture.Decoded(g, lv).AsVolume(); !is || again != v {
+			t.Errorf("tags %q make %+v; written and read again: %+v, %v", tags, v, again, is)
 		}
 	})
 }

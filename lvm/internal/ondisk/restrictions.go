@@ -71,6 +71,7 @@ func normalizeGroup(g *lvm.Group) {
 			}
 		}
 	}
+	g.Decode()
 }
 
 // orderMissing sorts legs on missing PVs as Area specifies, so that both readers return the same. It writes to copies.

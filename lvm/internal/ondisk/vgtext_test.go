@@ -122,8 +122,6 @@ func FuzzImportGroup(f *testing.F) {
 		}
 		for _, lv := range im.group.LVs { // a walk through components ends, whatever their names and tags
 			_, _ = lvm.ComponentsAndPool(im.group, lv), im.group.DamageOf(lv, nil, 0)
-			_, _, _ = lvm.VolumeOf(im.group, lv)
-			_, _, _ = lvm.SnapshotOf(im.group, lv)
 		}
 	})
 }

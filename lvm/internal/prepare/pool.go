@@ -17,7 +17,7 @@ func (p *preparing) pool(ctx context.Context, d lvm.Declaration, here *lvm.Group
 	}
 	class := lvm.Class{Pool: d.Pool.Name, Layout: lvm.LayoutThin, Overprovision: 100}
 	if here != nil {
-		if lv := here.FindLV(class.Pool); lv != nil && lv.Thin != nil && (here.Bytes(lv.Extents) >= d.Pool.Size || !lvm.IsPool(*lv)) {
+		if lv := here.FindLV(class.Pool); lv != nil && lv.Thin != nil && (here.Bytes(lv.Extents) >= d.Pool.Size || !lv.IsManagedPool()) {
 			return r
 		}
 	}

@@ -160,7 +160,7 @@ func (b *Batcher) tag(ctx context.Context, g lvm.Group, volumes []lvm.Volume) er
 	var settled, open []string
 	for _, v := range volumes {
 		i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == v.UUID })
-		if i >= 0 && slices.Contains(g.LVs[i].Tags, lvm.StateTag(lvm.StateCreating)) || i < 0 && g.IncompleteReason() != "" {
+		if i >= 0 && isCreating(g.LVs[i]) || i < 0 && g.IncompleteReason() != "" {
 			open = append(open, v.ID.LV)
 		} else {
 			settled = append(settled, v.UUID)
@@ -171,6 +171,12 @@ func (b *Batcher) tag(ctx context.Context, g lvm.Group, volumes []lvm.Volume) er
 		return lvm.Errorf(lvm.KindOf(done.Failure), "volume group %s: cannot tag %q as ready: %w", g.Name, open, done.Cause())
 	}
 	return nil
+}
+
+func isCreating(lv lvm.LV) bool {
+	v, _ := lv.AsVolume()
+	sn, _ := lv.AsSnapshot()
+	return v.State == lvm.StateCreating || sn.State == lvm.StateCreating
 }
 
 // TagRest tags what waits in all groups, concurrently.

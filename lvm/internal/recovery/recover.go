@@ -104,11 +104,11 @@ func (r *Recovery) recoverGroup(ctx context.Context, g lvm.Group) (unfinished er
 	}
 	unfinished = errors.Join(r.resume(ctx, g, r.engine.Config.Cluster), r.mapPresentDisks(ctx, g))
 	for _, lv := range g.LVs {
-		if sn, ours, err := lvm.SnapshotOf(g, lv); err == nil && ours && sn.Cluster == r.engine.Config.Cluster && sn.State == lvm.StateCreating {
+		if sn, is := lv.AsSnapshot(); is && sn.Cluster == r.engine.Config.Cluster && sn.State == lvm.StateCreating {
 			unfinished = errors.Join(unfinished, r.removeUnfinished(ctx, sn.ID, sn.UUID))
 		}
-		v, ours, err := lvm.VolumeOf(g, lv)
-		if err != nil || !ours || v.Cluster != r.engine.Config.Cluster {
+		v, is := lv.AsVolume()
+		if !is || v.Cluster != r.engine.Config.Cluster {
 			continue
 		}
 		switch v.State {

@@ -62,6 +62,7 @@ func TestReadStartsNoRecovery(t *testing.T) {
 	g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 90}})
 	g.LVs = append(g.LVs, lvm.LV{Name: lvm.SnapshotName("left"), UUID: "left", Type: "linear", Extents: 1,
 		Tags: lvm.SnapshotTags(lvm.Snapshot{ID: lvm.ID{VG: g.UUID, LV: lvm.SnapshotName("left")}, Name: "left", Source: lvm.ID{VG: g.UUID, LV: "v"}, Cluster: fixture.TestCluster, State: lvm.StateCreating})})
+	g.Decode()
 	m := &plugged{began: make(chan struct{})}
 	tasks := oplock.NewTasks()
 	e := engine.New(lvm.Config{Cluster: fixture.TestCluster, CacheTTL: time.Nanosecond}, lvm.Machine{Runner: m, Kernel: m, Reader: m}, tasks)

@@ -10,9 +10,8 @@ import (
 // mapPresentDisks makes this cluster's active volumes of a group map the disks that were removed and are back. The error joins those
 // of the volumes; a volume in use that is no RAID is none: its next activation does it.
 func (r *Recovery) mapPresentDisks(ctx context.Context, g lvm.Group) (failures error) {
-	for _, lv := range g.LVs {
-		v, ours, err := lvm.VolumeOf(g, lv)
-		if err != nil || !ours || v.Cluster != r.engine.Config.Cluster || v.State != lvm.StateReady {
+	for lv, v := range g.Volumes() {
+		if v.Cluster != r.engine.Config.Cluster || v.State != lvm.StateReady {
 			continue
 		}
 		path, active, err := r.engine.FindDevice(v.ID, v.UUID)

@@ -81,7 +81,7 @@ func (m *Manager) ExtendDue(ctx context.Context) error {
 	due := map[lvm.VGUUID][]func() error{} // by group
 	for _, g := range s.Groups {
 		for _, lv := range g.LVs {
-			if lv.Thin == nil || !lvm.IsPool(lv) {
+			if lv.Thin == nil || !lv.IsManagedPool() {
 				continue
 			}
 			if need, _, err := m.needOf(g, lv.Name); err == nil && need != (alloc.PoolNeed{}) {

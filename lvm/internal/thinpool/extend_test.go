@@ -19,7 +19,7 @@ func growing(t testing.TB, free lvm.Extents) alloc.Pool {
 	}
 	g.LVs = []lvm.LV{
 		{Name: "lvol0_pmspare", Extents: 2, Hidden: true},
-		{Name: lvm.DefaultPool, Extents: 100, Type: "thin-pool", Tags: lvm.PoolTags("c"), Thin: &lvm.ThinPool{Metadata: "meta", ChunkSize: 64 * lvm.KiB, Zero: true}},
+		{Name: lvm.DefaultPool, Extents: 100, Type: "thin-pool", Managed: &lvm.Managed{Pool: true}, Thin: &lvm.ThinPool{Metadata: "meta", ChunkSize: 64 * lvm.KiB, Zero: true}},
 		{Name: "meta", Extents: 2, Hidden: true},
 		{Name: "volume", Extents: 250, Type: "thin", Pool: lvm.DefaultPool},
 	}

@@ -42,7 +42,7 @@ func (e *emptyPools) note(now map[string]bool) map[string]time.Time {
 // removable reports whether a logical volume is an empty thin pool that this driver created for this cluster and that no
 // declaration names.
 func removable(g lvm.Group, lv lvm.LV, cluster string, declared []lvm.Declaration) bool {
-	if lv.Thin == nil || lv.Hidden || !lvm.IsPool(lv) || len(lv.UsedBy) > 0 || !slices.Contains(lv.Tags, lvm.EncodeTag(lvm.KeyCluster, cluster)) {
+	if lv.Thin == nil || lv.Hidden || !lv.IsManagedPool() || len(lv.UsedBy) > 0 || lv.Managed.Cluster != cluster {
 		return false
 	}
 	if slices.ContainsFunc(g.LVs, func(other lvm.LV) bool { return other.Pool == lv.Name }) {
@@ -116,6 +116,6 @@ func (m *Manager) removePool(ctx context.Context, group lvm.VGUUID, uuid string)
 // removePoolArgs removes a pool, provided that its group has not changed at all since the driver read it: lvremove would also
 // remove what an admin has since created in the pool.
 func removePoolArgs(t lvmcmd.Target, g lvm.Group, pool lvm.LV) []string {
-	guard := fmt.Sprintf("%s && vg_seqno=%d && lv_uuid=%s && lv_tags={%s}", lvmcmd.UnchangedSelection(g), g.Seqno, pool.UUID, lvm.EncodeTag(lvm.KeyKind, lvm.TagPool))
+	guard := fmt.Sprintf("%s && vg_seqno=%d && lv_uuid=%s && lv_tags={%s}", lvmcmd.UnchangedSelection(g), g.Seqno, pool.UUID, lvm.PoolTag())
 	return append(lvmcmd.OnDevices("lvremove", g), "-S", guard, "--", t.String())
 }

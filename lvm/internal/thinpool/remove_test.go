@@ -40,6 +40,7 @@ func TestRemovable(t *testing.T) {
 		if test.change != nil {
 			test.change(&lv)
 		}
+		lv = fixture.Decoded(lvm.Group{}, lv)
 		g := lvm.Group{Name: "vg", LVs: append([]lvm.LV{lv}, test.others...)}
 		if got := removable(g, lv, fixture.TestCluster, test.declared); got != test.want {
 			t.Errorf("%s: removable: %v", name, got)

@@ -2,7 +2,6 @@ package wipe
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -12,23 +11,7 @@ import (
 // A tag of the volume records the progress of its wipe: it belongs to this very volume and outlives the driver and its host's
 // files. A commit is expensive, so the driver writes the tag once a minute and when it stops; a crash costs at most that much
 // repeated zeroing.
-const (
-	keyWiped = "wiped" // bytes from the beginning that are zero and flushed
-	wipeSave = time.Minute
-)
-
-// wipedUntil reads the progress of an earlier wipe from its tag: 0 without a valid one.
-func wipedUntil(lv lvm.LV) lvm.Bytes {
-	values, err := lvm.DecodeTags(lv.Tags)
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.ParseInt(values[keyWiped], 10, 64)
-	if err != nil || n < 0 {
-		return 0
-	}
-	return lvm.Bytes(n)
-}
+const wipeSave = time.Minute
 
 // saveWiped updates the progress tag. If that fails, a crash costs more zeroing, nothing else.
 func (w *Wiper) saveWiped(ctx context.Context, v lvm.Volume, from, to lvm.Bytes) {
@@ -37,8 +20,8 @@ func (w *Wiper) saveWiped(ctx context.Context, v lvm.Volume, from, to lvm.Bytes)
 		return
 	}
 	defer unlock()
-	g, lv, now, err := s.FindVolume(v.ID)
-	if err != nil || now.UUID != v.UUID || wipedUntil(lv) != from || lvm.CheckNoNewMissingPV(g) != nil {
+	g, _, now, err := s.FindVolume(v.ID)
+	if err != nil || now.UUID != v.UUID || now.Wiped != from || lvm.CheckNoNewMissingPV(g) != nil {
 		return
 	}
 	t, err := lvmcmd.TargetOf(g.Name, v.ID.LV)
@@ -53,9 +36,7 @@ func (w *Wiper) saveWiped(ctx context.Context, v lvm.Volume, from, to lvm.Bytes)
 func wipedArgs(t lvmcmd.Target, g lvm.Group, uuid string, from, to lvm.Bytes) []string {
 	args := append(lvmcmd.OnDevices("lvchange", g), "-S", lvmcmd.Selection(g, uuid, lvm.StateDeleting))
 	if from > 0 {
-		args = append(args, "--deltag", wipedTag(from))
+		args = append(args, "--deltag", lvm.WipedTag(from))
 	}
-	return append(args, "--addtag", wipedTag(to), "--", t.String())
+	return append(args, "--addtag", lvm.WipedTag(to), "--", t.String())
 }
-
-func wipedTag(n lvm.Bytes) string { return lvm.EncodeTag(keyWiped, strconv.FormatInt(int64(n), 10)) }

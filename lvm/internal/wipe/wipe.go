@@ -126,7 +126,7 @@ func (w *Wiper) zeroVolume(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Vo
 		return err
 	}
 	size := v.DeviceSize()
-	saved := wipedUntil(lv)
+	saved := v.Wiped
 	at, last := saved, time.Now()
 	var missed error // once set, only the next attempt writes again what a leg has missed
 	reached := func() bool {

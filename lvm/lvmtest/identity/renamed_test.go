@@ -124,33 +124,3 @@ func TestRenamedAdopted(t *testing.T) {
 	node.Rename("vg-test", "kept", "theirs")
 	hosttest.Must(t, d.Delete(t.Context(), adopted.ID))
 }
-
-// TestRenamedOfAnEarlierRelease: without a name tag, no volume counts as deleted while it may be a renamed one, until an admin
-// tags that one with its name.
-func TestRenamedOfAnEarlierRelease(t *testing.T) {
-	node, b, d := hosttest.Started(t)
-	v := d.MustCreate(t, b.Light(usualName, 8*lvm.MiB))
-	_, err := d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
-	tags := func(change func([]string) []string) {
-		node.Change("vg-test", func(g *lvm.Group) { g.LVs[0].Tags = change(g.LVs[0].Tags) })
-	}
-	tags(func(tags []string) []string {
-		return slices.DeleteFunc(tags, func(tag string) bool { return strings.HasPrefix(tag, "nodelvm.name=") })
-	})
-	if found, err := d.Lookup(t.Context(), v.ID); err != nil || found != v {
-		t.Errorf("found %+v, %v", found, err)
-	}
-	node.Rename("vg-test", v.ID.LV, "kept")
-	for _, lv := range []string{v.ID.LV, otherName} {
-		err := d.Delete(t.Context(), lvm.ID{VG: v.ID.VG, LV: lv})
-		if hosttest.WantKind(t, "delete", err, lvm.KindConflict); err != nil && !strings.Contains(err.Error(), "--addtag nodelvm.name=NAME vg-test/kept") {
-			t.Errorf("the error does not say what to do: %v", err)
-		}
-	}
-	tags(func(tags []string) []string { return append(tags, "nodelvm.name="+v.ID.LV) })
-	hosttest.WantKind(t, "delete the one that was renamed", d.Delete(t.Context(), v.ID), lvm.KindConflict)
-	hosttest.Must(t, d.Delete(t.Context(), lvm.ID{VG: v.ID.VG, LV: otherName}))
-	node.Rename("vg-test", "kept", v.ID.LV)
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-}

@@ -1,0 +1,257 @@
+package lvm
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+)
+
+// Managed is what the driver's tags say of a logical volume. One of Volume, Snapshot and Pool is set, or none if Invalid is.
+type Managed struct {
+	Volume   *Volume
+	Snapshot *Snapshot
+	Pool     bool   // a thin pool that the driver created, for any cluster: the driver may extend it
+	Invalid  string // a sentence: what is wrong with the tags. The driver never changes such a logical volume
+
+	Name    string // the name tag, also of a logical volume whose other tags are invalid
+	Cluster string // the same for the cluster tag
+}
+
+// ManagedVolumeOf returns what the tags of this volume say.
+func ManagedVolumeOf(v Volume) *Managed {
+	return &Managed{Volume: &v, Name: v.Name, Cluster: v.Cluster}
+}
+
+// Decode sets Managed of each logical volume. A reader calls it once for each metadata text that it parses.
+func (g *Group) Decode() {
+	for i := range g.LVs {
+		g.LVs[i].Managed = decodeTags(*g, g.LVs[i])
+	}
+}
+
+// decodeTags returns nil for a logical volume without the driver's tags.
+func decodeTags(g Group, lv LV) *Managed {
+	if lv.Hidden && lv.Thin == nil {
+		return nil // a sub-LV inherits the volume's tags (an admin's lvconvert)
+	}
+	values, err := tagValues(lv.Tags)
+	if values == nil && err == nil {
+		return nil
+	}
+	m := &Managed{Name: values[keyName], Cluster: values[KeyCluster]}
+	if err == nil {
+		err = m.decode(g, lv, values)
+	}
+	if err != nil {
+		*m = Managed{Name: m.Name, Cluster: m.Cluster, Invalid: fmt.Sprintf("logical volume %s/%s has tags of this driver, but %v; the driver ignores it: correct its tags (lvchange --addtag, --deltag; compare with lvs -o lv_tags), or remove all %s* tags, and it is unmanaged", g.Name, lv.Name, err, TagPrefix)}
+	}
+	return m
+}
+
+func (m *Managed) decode(g Group, lv LV, values map[string]string) error {
+	if err := checkTags(values); err != nil {
+		return err
+	}
+	switch values[keyKind] {
+	case kindPool:
+		m.Pool = true
+		return nil
+	case kindSnapshot:
+		m.Snapshot = snapshotOf(g, lv, values)
+		return nil
+	}
+	v, err := volumeOf(g, lv, values)
+	m.Volume = &v
+	return err
+}
+
+func volumeOf(g Group, lv LV, values map[string]string) (v Volume, err error) {
+	v = Volume{
+		ID:      ID{VG: g.UUID, LV: handleName(lv, values)},
+		UUID:    lv.UUID,
+		Name:    cmp.Or(values[keyName], lv.Name),
+		Claim:   values[keyClaim],
+		Cluster: values[KeyCluster],
+		Group:   g.Name,
+		State:   VolumeState(values[keyState]),
+		Source:  sourceOf(g, values),
+		Block:   values[keyMode] == modeBlock,
+		Wiped:   wipedOf(values),
+	}
+	if v.Class, err = classOf(lv, values); err != nil {
+		return v, err
+	}
+	if v.FormatMark, err = formatMarkOf(values); err != nil {
+		return v, err
+	}
+	v.Class.Group = string(g.Name)
+	if v.Size = v.Class.DataSize(g.Bytes(lv.Extents)); v.Size == 0 && v.Class.Encryption != EncryptionNone {
+		return v, fmt.Errorf("is tagged as encrypted and has only %s, of which the LUKS header needs %s", g.Bytes(lv.Extents), LUKSHeaderSize)
+	}
+	return v, nil
+}
+
+func snapshotOf(g Group, lv LV, values map[string]string) *Snapshot {
+	encryption := Encryption(values[keyEncryption])
+	return &Snapshot{
+		ID:      ID{VG: g.UUID, LV: handleName(lv, values)},
+		UUID:    lv.UUID,
+		Name:    cmp.Or(values[keyName], lv.Name),
+		Cluster: values[KeyCluster],
+		Group:   g.Name,
+		Pool:    lv.Pool,
+		Source:  sourceOf(g, values),
+		State:   VolumeState(values[keyState]),
+		Size:    Class{Encryption: encryption}.DataSize(g.Bytes(lv.Extents)),
+		Created: lv.Created,
+
+		Encryption: encryption,
+	}
+}
+
+// checkTags refuses tags that this version cannot interpret.
+func checkTags(values map[string]string) error {
+	version, there := values[KeyVersion]
+	_, owned := values[KeyCluster]
+	state, kind := VolumeState(values[keyState]), values[keyKind]
+	switch {
+	case !there:
+		return fmt.Errorf("has no %s tag", TagPrefix+KeyVersion)
+	case version != TagVersion:
+		return fmt.Errorf("in format %q, and this program reads format %s", version, TagVersion)
+	case kind == kindPool:
+		return nil
+	case kind != "" && kind != kindSnapshot:
+		return fmt.Errorf("its kind is %q", kind)
+	case state == "":
+		return fmt.Errorf("has no %s tag", TagPrefix+keyState)
+	case state != StateCreating && state != StateZeroing && state != StateReady && state != StateDeleting:
+		return fmt.Errorf("its state is %q", state)
+	case !owned:
+		return fmt.Errorf("has no %s tag", TagPrefix+KeyCluster)
+	case values[keyLV] != "" && !NamePattern.MatchString(values[keyLV]):
+		return fmt.Errorf("its %s tag says %q", TagPrefix+keyLV, values[keyLV])
+	case values[keyEncryption] != "" && values[keyEncryption] != string(EncryptionLUKS2):
+		return fmt.Errorf("its %s tag says %q, which this version does not know", TagPrefix+keyEncryption, values[keyEncryption])
+	case kind == kindSnapshot && values[keySource] == "":
+		return fmt.Errorf("has no %s tag", TagPrefix+keySource)
+	}
+	return nil
+}
+
+func sourceOf(g Group, values map[string]string) ID {
+	if values[keySource] == "" {
+		return ID{}
+	}
+	return ID{VG: g.UUID, LV: values[keySource]}
+}
+
+func formatMarkOf(values map[string]string) (Bytes, error) {
+	text, there := values[keyFormatMark]
+	if !there {
+		return 0, nil
+	}
+	at, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || at < FormatMarkSize || at%FormatMarkSize != 0 {
+		return 0, fmt.Errorf("its %s tag says %q", TagPrefix+keyFormatMark, text)
+	}
+	return Bytes(at), nil
+}
+
+// wipedOf ignores an invalid tag: the driver zeroes the volume from its beginning.
+func wipedOf(values map[string]string) Bytes {
+	n, err := strconv.ParseInt(values[keyWiped], 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return Bytes(n)
+}
+
+// classOf decodes the class, without its group, and applies the rules for requested classes, so that no plan meets any other.
+func classOf(lv LV, values map[string]string) (Class, error) {
+	class := Class{Group: "any", Layout: Layout(values[keyLayout]), Wipe: Wipe(values[keyWipe]), Encryption: Encryption(values[keyEncryption])}
+	stripeKiB := 0
+	for key, value := range map[string]*int{
+		keyStripes: &class.Stripes, keyMirrors: &class.Mirrors, keyPromise: &class.Overprovision, keyStripeSize: &stripeKiB,
+	} {
+		text, there := values[key]
+		if !there {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n <= 0 || n > 1<<30 {
+			return Class{}, fmt.Errorf("its %s tag says %q", TagPrefix+key, text)
+		}
+		*value = n
+	}
+	class.StripeSize = Bytes(stripeKiB) * KiB
+	if class.Layout == LayoutThin {
+		class.Pool = cmp.Or(lv.Pool, DefaultPool) // only a killed lvcreate leaves it without a pool
+	}
+	class, err := CheckClass(class)
+	if err != nil {
+		return Class{}, fmt.Errorf("its tags are invalid: %w", err)
+	}
+	return class, nil
+}
+
+// AsVolume returns the managed volume that a logical volume is; false for any other, also for one with invalid tags.
+func (lv LV) AsVolume() (Volume, bool) {
+	if lv.Managed == nil || lv.Managed.Volume == nil {
+		return Volume{}, false
+	}
+	return *lv.Managed.Volume, true
+}
+
+// AsSnapshot is AsVolume for snapshots.
+func (lv LV) AsSnapshot() (Snapshot, bool) {
+	if lv.Managed == nil || lv.Managed.Snapshot == nil {
+		return Snapshot{}, false
+	}
+	return *lv.Managed.Snapshot, true
+}
+
+// IsManagedPool reports whether this driver, in any cluster, created the thin pool: then the driver may extend it.
+func (lv LV) IsManagedPool() bool { return lv.Managed != nil && lv.Managed.Pool }
+
+// CheckTags returns an error (KindInternal) for a logical volume with invalid tags of the driver.
+func (lv LV) CheckTags() error {
+	if lv.Managed == nil || lv.Managed.Invalid == "" {
+		return nil
+	}
+	return Errorf(KindInternal, "%s", lv.Managed.Invalid)
+}
+
+// CheckTags joins the errors of all logical volumes with invalid tags of the driver.
+func (s State) CheckTags() (err error) {
+	for _, g := range s.Groups {
+		for _, lv := range g.LVs {
+			err = errors.Join(err, lv.CheckTags())
+		}
+	}
+	return err
+}
+
+// Volumes yields the managed volumes, in any state and of any cluster, with their logical volumes.
+func (g Group) Volumes() iter.Seq2[LV, Volume] {
+	return func(yield func(LV, Volume) bool) {
+		for _, lv := range g.LVs {
+			if v, is := lv.AsVolume(); is && !yield(lv, v) {
+				return
+			}
+		}
+	}
+}
+
+// Snapshots is Volumes for snapshots.
+func (g Group) Snapshots() iter.Seq2[LV, Snapshot] {
+	return func(yield func(LV, Snapshot) bool) {
+		for _, lv := range g.LVs {
+			if sn, is := lv.AsSnapshot(); is && !yield(lv, sn) {
+				return
+			}
+		}
+	}
+}
