@@ -10,29 +10,38 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// checkCapabilities refuses (lvm.KindInvalid) every use that a disk of one node cannot serve. It returns the file system that
-// the mount capabilities request; "" for a raw device.
-func (s *Server) checkCapabilities(capabilities []*csi.VolumeCapability) (fsType string, err error) {
+// usage is how a volume will be used: all of its capabilities together.
+type usage struct {
+	raw     bool     // as a raw device
+	fsType  string   // with a file system; "": none
+	options []string // mount options
+}
+
+// parseCapabilities refuses (lvm.KindInvalid) every use that a disk of one node cannot serve.
+func (s *Server) parseCapabilities(capabilities []*csi.VolumeCapability) (u usage, err error) {
 	for _, capability := range capabilities {
 		if err := checkAccessMode(capability.GetAccessMode().GetMode()); err != nil {
-			return "", err
+			return usage{}, err
 		}
+		mount := capability.GetMount()
 		switch {
 		case capability.GetBlock() != nil:
-		case capability.GetMount() == nil:
-			return "", lvm.Errorf(lvm.KindInvalid, "a volume capability has no access type; use mount or block")
+			u.raw = true
+		case mount == nil:
+			return usage{}, lvm.Errorf(lvm.KindInvalid, "a volume capability has no access type; use mount or block")
 		default:
-			wanted := cmp.Or(capability.GetMount().GetFsType(), api.DefaultFSType)
+			wanted := cmp.Or(mount.GetFsType(), api.DefaultFSType)
 			if err := s.checkFileSystem(wanted, ""); err != nil {
-				return "", err
+				return usage{}, err
 			}
-			if fsType != "" && fsType != wanted {
-				return "", lvm.Errorf(lvm.KindInvalid, "one volume cannot hold two file systems, %s and %s", fsType, wanted)
+			if u.fsType != "" && u.fsType != wanted {
+				return usage{}, lvm.Errorf(lvm.KindInvalid, "one volume cannot hold two file systems, %s and %s", u.fsType, wanted)
 			}
-			fsType = wanted
+			u.fsType = wanted
+			u.options = append(u.options, mount.GetMountFlags()...)
 		}
 	}
-	return fsType, nil
+	return u, nil
 }
 
 func checkAccessMode(mode csi.VolumeCapability_AccessMode_Mode) error {
@@ -68,16 +77,12 @@ func notOneNode(mode csi.VolumeCapability_AccessMode_Mode) error {
 
 // checkMounts refuses what staging could never mount: mount options that it refuses (lvm.KindInvalid), and a size that is too
 // small for the file system (lvm.KindOutOfRange). what is the message's text before the size: "the claim asks for".
-func (s *Server) checkMounts(capabilities []*csi.VolumeCapability, fsType string, size lvm.Bytes, what string) error {
-	for _, capability := range capabilities {
-		if mount := capability.GetMount(); mount != nil {
-			if err := s.checkMountOptions(fsType, mount.GetMountFlags()); err != nil {
-				return fmt.Errorf("the mountOptions of the StorageClass: %w", err)
-			}
-		}
+func (s *Server) checkMounts(u usage, size lvm.Bytes, what string) error {
+	if err := s.checkMountOptions(u.fsType, u.options); err != nil {
+		return fmt.Errorf("the mountOptions of the StorageClass: %w", err)
 	}
-	if least := s.minimumSize(fsType); size < least {
-		return lvm.Errorf(lvm.KindOutOfRange, "a file system of type %s needs at least %s, but %s %s: request %s or more, or use ext4", fsType, least, what, size, least)
+	if least := s.minimumSize(u.fsType); size < least {
+		return lvm.Errorf(lvm.KindOutOfRange, "a file system of type %s needs at least %s, but %s %s: request %s or more, or use ext4", u.fsType, least, what, size, least)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	if topology != nil && !reaches(topology, s.node) {
 		return capacityReply(lvm.Capacity{}), nil
 	}
-	if _, err := s.checkCapabilities(req.GetVolumeCapabilities()); err != nil {
+	if _, err := s.parseCapabilities(req.GetVolumeCapabilities()); err != nil {
 		return capacityReply(lvm.Capacity{}), nil //nolint:nilerr // the answer is in the reply
 	}
 	s.keepReserved()

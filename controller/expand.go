@@ -41,7 +41,7 @@ func (s *Server) parseExpand(req *csi.ControllerExpandVolumeRequest) (id lvm.ID,
 		return id, 0, 0, err
 	}
 	if req.GetVolumeCapability() != nil { // it is optional
-		if _, err := s.checkCapabilities([]*csi.VolumeCapability{req.GetVolumeCapability()}); err != nil {
+		if _, err := s.parseCapabilities([]*csi.VolumeCapability{req.GetVolumeCapability()}); err != nil {
 			return id, 0, 0, err
 		}
 	}

@@ -15,7 +15,6 @@ import (
 // parameters are the parsed parameters of a StorageClass.
 type parameters struct {
 	class lvm.Class // absent parameters are zero, except the layout; package lvm has the defaults
-	claim string    // the volume's claim, "namespace/name"; empty if the caller does not pass it
 	mkfs  string    // not yet checked: the file system determines which options are allowed
 }
 
@@ -36,7 +35,7 @@ var known = map[string]func(p *parameters, value string) error{
 // parseParameters parses the parameters of a StorageClass. lvm.KindInvalid: an unknown key or value, so that the user learns of
 // a typo. Package lvm checks which parameters a layout has.
 func parseParameters(values map[string]string) (parameters, error) {
-	p := parameters{class: lvm.Class{Layout: lvm.LayoutLinear}, claim: claimOf(values)}
+	p := parameters{class: lvm.Class{Layout: lvm.LayoutLinear}}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		read, there := known[key]
 		switch {

@@ -29,32 +29,40 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (spec lvm.Spec, mkfs 
 	if len(req.GetVolumeCapabilities()) == 0 {
 		return lvm.Spec{}, "", errMissingCapabilities
 	}
-	fsType, err := s.checkCapabilities(req.GetVolumeCapabilities())
+	use, err := s.parseCapabilities(req.GetVolumeCapabilities())
 	if err != nil {
 		return lvm.Spec{}, "", err
 	}
 	if len(req.GetMutableParameters()) > 0 {
 		return lvm.Spec{}, "", errMutableParameters
 	}
-	spec.Name = req.GetName()
+	spec = lvm.Spec{Name: req.GetName(), Claim: claimOf(req.GetParameters())}
 	if spec.Required, spec.Limit, err = parseSize(req.GetCapacityRange()); err != nil {
 		return lvm.Spec{}, "", err
 	}
-	if err := s.checkMounts(req.GetVolumeCapabilities(), fsType, spec.Size(), "the claim asks for"); err != nil {
+	if spec, mkfs, err = s.withClass(spec, use, req.GetParameters()); err != nil {
 		return lvm.Spec{}, "", err
 	}
-	p, err := parseParameters(req.GetParameters())
+	spec.Source, err = parseSource(req.GetVolumeContentSource())
+	return spec, mkfs, err
+}
+
+// withClass adds to a spec what the parameters of the StorageClass and the volume's use determine.
+func (s *Server) withClass(spec lvm.Spec, use usage, values map[string]string) (_ lvm.Spec, mkfs string, err error) {
+	if err := s.checkMounts(use, spec.Size(), "the claim asks for"); err != nil {
+		return lvm.Spec{}, "", err
+	}
+	p, err := parseParameters(values)
 	if err != nil {
 		return lvm.Spec{}, "", err
 	}
-	if p.mkfs, err = s.mkfsOptions(fsType, p.mkfs); err != nil {
+	if mkfs, err = s.mkfsOptions(use.fsType, p.mkfs); err != nil {
 		return lvm.Spec{}, "", err
 	}
-	spec.Class, spec.Claim = p.class, p.claim
+	spec.Class = p.class
 	// The unwritten extents of an encrypted volume read as noise: they are decrypted with the volume's own key.
-	spec.Block = p.class.Encryption == lvm.EncryptionNone && showsUnwritten(req.GetVolumeCapabilities(), p.mkfs)
-	spec.Source, err = parseSource(req.GetVolumeContentSource())
-	return spec, p.mkfs, err
+	spec.Block = p.class.Encryption == lvm.EncryptionNone && showsUnwritten(use, mkfs)
+	return spec, mkfs, nil
 }
 
 // mkfsOptions checks the options for the file system that the driver will create; a raw device (no type) needs none.

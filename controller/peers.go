@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -193,7 +194,7 @@ func (s *Server) waiting(specs []lvm.Spec) bool {
 	return true
 }
 
-// specsOf returns the specs of the peers that csi-provisioner will request, parsed as their own requests will be. It skips an invalid one:
+// specsOf returns the specs of the peers that csi-provisioner will request. It skips an invalid one:
 // the peer's own request reports the error. The volume of a claim that others bind is created for another claim: a reservation for it
 // would hold capacity that no request uses.
 func (s *Server) specsOf(spec lvm.Spec, claims api.PodClaims) (peers []lvm.Spec) {
@@ -202,9 +203,31 @@ func (s *Server) specsOf(spec lvm.Spec, claims api.PodClaims) (peers []lvm.Spec)
 		if c.Bound || c.ByOthers {
 			continue
 		}
-		if peer, _, err := s.parseCreate(requestOf(c, namespace)); err == nil {
+		if peer, err := s.specOfClaim(c, namespace); err == nil {
 			peers = append(peers, peer)
 		}
 	}
 	return peers
+}
+
+// claimModes are a claim's access modes that a disk of one node can serve.
+var claimModes = []string{"ReadWriteOnce", "ReadWriteOncePod"}
+
+// specOfClaim returns the spec of the volume that csi-provisioner will request for a claim. It omits the source of a restored or
+// cloned volume, which needs as much capacity as an empty one.
+func (s *Server) specOfClaim(c api.PodClaim, namespace string) (lvm.Spec, error) {
+	unusable := func(mode string) bool { return !slices.Contains(claimModes, mode) }
+	if len(c.AccessModes) == 0 || slices.ContainsFunc(c.AccessModes, unusable) || c.Size <= 0 {
+		return lvm.Spec{}, lvm.Errorf(lvm.KindInvalid, "claim %s has the access modes %q and %d bytes", c.Name, c.AccessModes, c.Size)
+	}
+	use := usage{raw: c.Block}
+	if !c.Block {
+		use.fsType = cmp.Or(c.Parameters[api.ParameterFSType], api.DefaultFSType)
+		if err := s.checkFileSystem(use.fsType, ""); err != nil {
+			return lvm.Spec{}, err
+		}
+	}
+	spec := lvm.Spec{Name: api.PrefixVolume + c.UID, Claim: namespace + "/" + c.Name, Required: lvm.Bytes(c.Size)}
+	spec, _, err := s.withClass(spec, use, c.Parameters)
+	return spec, err
 }

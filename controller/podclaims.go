@@ -2,11 +2,8 @@ package controller
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
-
-	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -46,36 +43,6 @@ func unschedulable(c api.PodClaims) string {
 		return "pod " + c.Pods[0] + " cannot be scheduled"
 	}
 	return "pods " + strings.Join(c.Pods, " and ") + ", which share claims, cannot all be scheduled"
-}
-
-// requestOf returns the request that csi-provisioner will make. It omits the source of a restored or cloned volume, which needs
-// as much capacity as an empty one.
-func requestOf(c api.PodClaim, namespace string) *csi.CreateVolumeRequest {
-	req := &csi.CreateVolumeRequest{
-		Name:          api.PrefixVolume + c.UID,
-		CapacityRange: &csi.CapacityRange{RequiredBytes: c.Size},
-		Parameters:    map[string]string{api.ParameterClaimNamespace: namespace, api.ParameterClaimName: c.Name},
-	}
-	maps.Copy(req.Parameters, c.Parameters)
-	for _, mode := range c.AccessModes {
-		capability := &csi.VolumeCapability{
-			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: c.Parameters[api.ParameterFSType]}},
-			AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessModes[mode]},
-		}
-		if c.Block {
-			capability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
-		}
-		req.VolumeCapabilities = append(req.VolumeCapabilities, capability)
-	}
-	return req
-}
-
-// accessModes maps a claim's access modes to those that csi-provisioner passes to a driver with SINGLE_NODE_MULTI_WRITER.
-var accessModes = map[string]csi.VolumeCapability_AccessMode_Mode{
-	"ReadWriteOnce":    csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
-	"ReadWriteOncePod": csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
-	"ReadOnlyMany":     csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
-	"ReadWriteMany":    csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER,
 }
 
 // namesOf names the pod's claims, including the requested one.

@@ -38,18 +38,18 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 
 // confirm returns an error for the first part of the request that CreateVolume would not accept for the volume.
 func (s *Server) confirm(ctx context.Context, volume lvm.Volume, req *csi.ValidateVolumeCapabilitiesRequest) error {
-	fsType, err := s.checkCapabilities(req.GetVolumeCapabilities())
+	use, err := s.parseCapabilities(req.GetVolumeCapabilities())
 	if err != nil {
 		return err
 	}
-	if err := s.checkMounts(req.GetVolumeCapabilities(), fsType, volume.Size, "the volume has"); err != nil {
+	if err := s.checkMounts(use, volume.Size, "the volume has"); err != nil {
 		return err
 	}
 	if len(req.GetMutableParameters()) > 0 {
 		return errMutableParameters
 	}
 	if len(req.GetParameters()) > 0 {
-		if err := s.confirmParameters(ctx, volume, fsType, req.GetParameters()); err != nil {
+		if err := s.confirmParameters(ctx, volume, use.fsType, req.GetParameters()); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
 var encrypted = lvm.Class{Group: "vg", Encryption: lvm.EncryptionLUKS2}

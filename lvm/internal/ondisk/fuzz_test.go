@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
 // FuzzParseID: an accepted handle is the only text of its ID.
