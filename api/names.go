@@ -77,18 +77,13 @@ const (
 	AttributeEncryption  = "nodelvm.io/encryption"   // Of an encrypted volume: "luks2".
 )
 
-// Keys of a StorageClass's parameters.
+// Keys of a StorageClass's parameters that several packages need; lvm.Parameters has all.
 const (
-	ParameterVolumeGroup        = "volumeGroup"
-	ParameterLayout             = "layout"
-	ParameterWipe               = "wipe"
-	ParameterStripes            = "stripes"
-	ParameterStripeSize         = "stripeSize"
-	ParameterMirrors            = "mirrors"
-	ParameterThinPool           = "thinPool"
-	ParameterOverprovisionRatio = "overprovisionRatio"
-	ParameterMkfsOptions        = "mkfsOptions"
-	ParameterEncryption         = "encryption"
+	ParameterVolumeGroup = "volumeGroup"
+	ParameterLayout      = "layout"
+	ParameterThinPool    = "thinPool"
+	ParameterMkfsOptions = "mkfsOptions"
+	ParameterEncryption  = "encryption"
 )
 
 // ParameterPrefix begins the keys that belong to Kubernetes. csi-provisioner takes the file system's type out of the class's

@@ -286,7 +286,7 @@ func FuzzParseParameters(f *testing.F) {
 			t.Fatal("the request was changed")
 		}
 		c := p.class
-		if err == nil && (c.Group == "" || !slices.Contains(layouts, c.Layout) || c.Stripes < 0 || c.Mirrors < 0 ||
+		if err == nil && (c.Group == "" || !slices.Contains(lvm.Layouts, c.Layout) || c.Stripes < 0 || c.Mirrors < 0 ||
 			c.StripeSize < 0 || c.StripeSize%lvm.KiB != 0 || c.Overprovision != 0 && (c.Overprovision < 100 || c.Overprovision > 10000)) {
 			t.Fatalf("%v accepted as %+v", parameters, c)
 		}

@@ -40,7 +40,7 @@ var accessModes = map[string]csi.VolumeCapability_AccessMode_Mode{
 	"ReadWriteMany":    csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER,
 }
 
-// TestPeerSpec: the spec of a peer is that of its own request, or both are refused.
+// TestPeerSpec: a peer has the same spec as its request, or both are refused.
 func TestPeerSpec(t *testing.T) {
 	for what, change := range map[string]func(*api.PodClaim){
 		"a file system":        func(*api.PodClaim) {},

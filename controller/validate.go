@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -68,7 +69,7 @@ func (s *Server) confirmParameters(ctx context.Context, volume lvm.Volume, fsTyp
 	if _, err := s.mkfsOptions(fsType, p.mkfs); err != nil {
 		return err
 	}
-	said, err := p.class.WithDefaults()
+	said, err := lvm.CheckClass(p.class)
 	if err != nil {
 		return err
 	}
@@ -84,21 +85,9 @@ func (s *Server) confirmParameters(ctx context.Context, volume lvm.Volume, fsTyp
 
 // sameClass compares two classes, except for their groups.
 func sameClass(has, said lvm.Class) error {
-	for _, field := range []struct {
-		name      string
-		has, said any
-	}{
-		{api.ParameterLayout, has.Layout, said.Layout},
-		{api.ParameterWipe, has.Wipe, said.Wipe},
-		{api.ParameterStripes, has.Stripes, said.Stripes},
-		{api.ParameterStripeSize, has.StripeSize, said.StripeSize},
-		{api.ParameterMirrors, has.Mirrors, said.Mirrors},
-		{api.ParameterThinPool, has.Pool, said.Pool},
-		{api.ParameterOverprovisionRatio, has.Overprovision, said.Overprovision},
-		{api.ParameterEncryption, has.Encryption, said.Encryption},
-	} {
-		if field.has != field.said {
-			return lvm.Errorf(lvm.KindInvalid, "the volume has %s %v, not %v", field.name, field.has, field.said)
+	for _, p := range lvm.Parameters {
+		if p.Name != api.ParameterVolumeGroup && p.Value(has) != p.Value(said) {
+			return lvm.Errorf(lvm.KindInvalid, "the volume has %s %s, not %s", p.Name, cmp.Or(p.Describe(has), "none"), cmp.Or(p.Describe(said), "none"))
 		}
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -89,39 +87,6 @@ func TestAlertSeverities(t *testing.T) {
 	}
 	if want := len(conditions) - 1; compared != want { // VolumeRebuilding has no alert
 		t.Errorf("%d conditions have an alert, want %d", compared, want)
-	}
-}
-
-// TestParametersReference: the reference and the chart's schema have exactly the parameters that the driver knows.
-func TestParametersReference(t *testing.T) {
-	var known []string
-	for _, file := range sources(t) {
-		known = append(known, constants(file, "Parameter")...)
-	}
-	known = slices.DeleteFunc(known, func(name string) bool { return name == api.ParameterPrefix })
-	known = append(known, api.ParameterFSType)
-	slices.Sort(known)
-	documented := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|").FindAllStringSubmatch(prose(t, "reference/parameters.md"), -1) {
-		for name := range strings.SplitSeq(row[1], ", ") {
-			documented[strings.Trim(name, "`")] = true
-		}
-	}
-	if got := slices.Sorted(maps.Keys(documented)); !slices.Equal(got, known) {
-		t.Errorf("reference/parameters.md has %q, known are %q", got, known)
-	}
-	schema, err := os.ReadFile(filepath.Join(root, "deploy/chart/nodelvm/values.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := regexp.MustCompile(`"propertyNames": \{"pattern": "\^\(([A-Za-z|]+)\|csi`).FindSubmatch(schema)
-	if names == nil {
-		t.Fatal("the chart's schema does not say which parameters a class may have")
-	}
-	accepted := append(strings.Split(string(names[1]), "|"), api.ParameterFSType)
-	slices.Sort(accepted)
-	if !slices.Equal(accepted, known) {
-		t.Errorf("the pattern of propertyNames in the chart's schema accepts %q, known are %q", accepted, known)
 	}
 }
 

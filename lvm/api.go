@@ -79,17 +79,17 @@ const (
 )
 
 // Class is the volume group and the layout that a StorageClass requests. It is comparable. The zero value of a field means the
-// layout's default; a field that the layout does not have must be zero.
+// layout's default; a field that the layout does not have must be zero. Parameters has the ranges and defaults.
 type Class struct {
 	Group      string // a volume group's name, or "@tag" for all volume groups with the LVM tag
 	Layout     Layout
 	Wipe       Wipe
-	Stripes    int   // striped, raid5, raid10: 2 or more, 2 by default; raid6: 3 or more, 3 by default
-	StripeSize Bytes // striped, raid5, raid6, raid10: a power of two from 4 KiB to the extent size; 64 KiB by default
+	Stripes    int
+	StripeSize Bytes
+	Mirrors    int
 
-	Mirrors       int    // raid1: 1 to 9, 1 by default; raid10: 1
-	Pool          string // thin: the pool's name, DefaultPool by default
-	Overprovision int    // thin: the limit of the provisioned size, in percent of the pool's data; 100 to 10000, 100 by default
+	Pool          string // the thin pool's name
+	Overprovision int    // the limit of the provisioned size, in percent of the pool's data
 
 	Encryption Encryption
 }

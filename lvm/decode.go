@@ -171,22 +171,16 @@ func wipedOf(values map[string]string) Bytes {
 
 // classOf decodes the class, without its group, and applies the rules for requested classes, so that no plan meets any other.
 func classOf(lv LV, values map[string]string) (Class, error) {
-	class := Class{Group: "any", Layout: Layout(values[keyLayout]), Wipe: Wipe(values[keyWipe]), Encryption: Encryption(values[keyEncryption])}
-	stripeKiB := 0
-	for key, value := range map[string]*int{
-		keyStripes: &class.Stripes, keyMirrors: &class.Mirrors, keyPromise: &class.Overprovision, keyStripeSize: &stripeKiB,
-	} {
-		text, there := values[key]
-		if !there {
+	class := Class{Group: "any"}
+	for _, p := range Parameters {
+		text, there := values[p.Tag]
+		if p.Tag == "" || !there {
 			continue
 		}
-		n, err := strconv.Atoi(text)
-		if err != nil || n <= 0 || n > 1<<30 {
-			return Class{}, fmt.Errorf("its %s tag says %q", TagPrefix+key, text)
+		if err := p.Set(&class, text); err != nil {
+			return Class{}, fmt.Errorf("its %s tag says %q", TagPrefix+p.Tag, text)
 		}
-		*value = n
 	}
-	class.StripeSize = Bytes(stripeKiB) * KiB
 	if class.Layout == LayoutThin {
 		class.Pool = cmp.Or(lv.Pool, DefaultPool) // only a killed lvcreate leaves it without a pool
 	}

@@ -66,13 +66,6 @@ func (class Class) MaxDeviceSize(limit Bytes) Bytes {
 // DeviceSize returns the size of the volume's logical volume.
 func (v Volume) DeviceSize() Bytes { return v.Class.DeviceSize(v.Size) }
 
-func checkEncryption(class Class) error {
-	if class.Encryption != EncryptionNone && class.Encryption != EncryptionLUKS2 {
-		return Errorf(KindInvalid, "encryption is %q; use %q, or omit it for a volume without encryption", class.Encryption, EncryptionLUKS2)
-	}
-	return nil
-}
-
 // Encryptor is what a Host needs to change encrypted volumes, which it identifies by their handles. Every error has a Kind.
 type Encryptor interface {
 	// Mapping returns the device of an open volume.

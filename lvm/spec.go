@@ -3,6 +3,7 @@ package lvm
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -38,104 +39,18 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// bounds is the range of a number in a class, and its default. The zero bounds: the layout has no such number.
-type bounds struct{ least, most, usual int }
-
-// rule has the limits of a layout. LVM's own limits are 128 stripes and 64 RAID legs (lvcreate(8), lvmraid(7)).
-type rule struct {
-	stripes, mirrors, overprovision bounds
-	Parity                          int // parity legs
-}
-
-var Rules = map[Layout]rule{
-	LayoutLinear:  {},
-	LayoutStriped: {stripes: bounds{2, 128, 2}},
-	LayoutRAID1:   {mirrors: bounds{1, 9, 1}},
-	LayoutRAID5:   {stripes: bounds{2, 63, 2}, Parity: 1},
-	LayoutRAID6:   {stripes: bounds{3, 62, 3}, Parity: 2},
-	LayoutRAID10:  {stripes: bounds{2, 32, 2}, mirrors: bounds{1, 1, 1}},
-	LayoutThin:    {overprovision: bounds{100, 10000, 100}},
-}
-
-// The stripe sizes that LVM accepts (lvcreate(8), --stripesize); a volume group's extent size may allow less.
-const (
-	minStripe     = 4 * KiB
-	maxStripe     = 512 * MiB
-	defaultStripe = 64 * KiB
-)
-
 // CheckClass returns the class with defaults, or an error that says why no volume can have it.
 func CheckClass(class Class) (Class, error) {
 	class.Layout = cmp.Or(class.Layout, LayoutLinear)
-	r, known := Rules[class.Layout]
-	if !known {
-		return class, Errorf(KindInvalid, "the layout %q is not known; use linear, striped, raid1, raid5, raid6, raid10 or thin", class.Layout)
+	if !slices.Contains(Layouts, class.Layout) {
+		return class, Errorf(KindInvalid, "the layout %q is not known; use %s", class.Layout, strings.Join(layoutNames(), ", "))
 	}
-	for _, number := range []struct {
-		name   string
-		value  *int
-		bounds bounds
-	}{{"stripes", &class.Stripes, r.stripes}, {"mirrors", &class.Mirrors, r.mirrors}, {"overprovisionRatio", &class.Overprovision, r.overprovision}} {
-		if err := number.bounds.check(class.Layout, number.name, number.value); err != nil {
+	for _, p := range Parameters {
+		if err := p.withDefault(&class); err != nil {
 			return class, err
 		}
 	}
-	if err := checkStripeSize(&class, r.stripes != bounds{}); err != nil {
-		return class, err
-	}
-	if err := checkThin(&class); err != nil {
-		return class, err
-	}
-	if err := checkEncryption(class); err != nil {
-		return class, err
-	}
 	return class, CheckGroup(class.Group)
-}
-
-// check sets the default for 0, and refuses what the layout does not allow.
-func (s bounds) check(layout Layout, name string, value *int) error {
-	switch {
-	case s == bounds{} && *value != 0:
-		return Errorf(KindInvalid, "the layout %s does not use %s (given: %d): omit it", layout, name, *value)
-	case *value == 0:
-		*value = s.usual
-	case *value < s.least || *value > s.most:
-		return Errorf(KindInvalid, "%s is %d; the layout %s allows %d to %d", name, *value, layout, s.least, s.most)
-	}
-	return nil
-}
-
-func checkStripeSize(class *Class, striped bool) error {
-	size := class.StripeSize
-	switch {
-	case !striped && size != 0:
-		return Errorf(KindInvalid, "the layout %s does not use stripeSize (given: %s): omit it", class.Layout, size)
-	case striped && size == 0:
-		class.StripeSize = defaultStripe
-	case striped && (size < minStripe || size > maxStripe || size&(size-1) != 0):
-		return Errorf(KindInvalid, "stripeSize is %d bytes; use a power of two from %s to %s, at most the extent size of the volume group", size, minStripe, maxStripe)
-	}
-	return nil
-}
-
-// checkThin checks the fields that only thin volumes have. It refuses Wipe for them: their pool zeroes each new block, so the
-// driver wipes nothing.
-func checkThin(class *Class) error {
-	if class.Layout != LayoutThin {
-		class.Wipe = cmp.Or(class.Wipe, WipeZero)
-		switch {
-		case class.Pool != "":
-			return Errorf(KindInvalid, "the layout %s does not use thinPool (given: %q): omit it", class.Layout, class.Pool)
-		case class.Wipe != WipeZero && class.Wipe != WipeNone:
-			return Errorf(KindInvalid, "wipe is %q; use %q or %q", class.Wipe, WipeZero, WipeNone)
-		}
-		return nil
-	}
-	class.Pool = cmp.Or(class.Pool, DefaultPool)
-	if class.Wipe != "" {
-		return Errorf(KindInvalid, "a thin volume is not wiped, because its pool zeroes new blocks: remove wipe (its value is %q)", class.Wipe)
-	}
-	return checkPool(class.Pool)
 }
 
 // WithoutGroup returns the class without its group, to compare layouts.
@@ -144,21 +59,12 @@ func (class Class) WithoutGroup() Class {
 	return class
 }
 
-// Description describes the class's layout for messages.
+// Description describes the class for messages, without its group.
 func (class Class) Description() string {
 	words := string(class.Layout)
-	for _, part := range []struct {
-		text string
-		said bool
-	}{
-		{fmt.Sprintf(", stripes: %d of %s", class.Stripes, class.StripeSize), class.Stripes > 0},
-		{fmt.Sprintf(", mirrors: %d", class.Mirrors), class.Mirrors > 0},
-		{fmt.Sprintf(", thinPool: %s, overprovisionRatio: %d %%", class.Pool, class.Overprovision), class.Pool != ""},
-		{fmt.Sprintf(", wipe: %s", class.Wipe), class.Wipe != ""},
-		{fmt.Sprintf(", encryption: %s", class.Encryption), class.Encryption != EncryptionNone},
-	} {
-		if part.said {
-			words += part.text
+	for _, p := range Parameters {
+		if value := p.Describe(class.WithoutGroup()); value != "" && p.Name != "layout" {
+			words += fmt.Sprintf(", %s: %s", p.Name, value)
 		}
 	}
 	return words
@@ -169,7 +75,19 @@ func (class Class) Legs() int {
 	if class.Stripes == 0 && class.Mirrors == 0 {
 		return 0
 	}
-	return max(1, class.Stripes)*(1+class.Mirrors) + Rules[class.Layout].Parity
+	return max(1, class.Stripes)*(1+class.Mirrors) + class.Layout.ParityLegs()
+}
+
+// ParityLegs returns the number of a layout's legs that hold no data.
+func (layout Layout) ParityLegs() int {
+	switch layout {
+	case LayoutRAID5:
+		return 1
+	case LayoutRAID6:
+		return 2
+	default:
+		return 0
+	}
 }
 
 // StripeExtents returns the unit of a volume's size: one extent on each data leg.
@@ -177,9 +95,6 @@ func (class Class) StripeExtents() Extents { return Extents(max(1, class.Stripes
 
 // IsRAID reports whether the legs have RAID metadata.
 func (class Class) IsRAID() bool { return strings.HasPrefix(string(class.Layout), "raid") }
-
-// WithDefaults returns the class with defaults, so that it can be compared with a volume's. KindInvalid: no volume can have it.
-func (class Class) WithDefaults() (Class, error) { return CheckClass(class) }
 
 // Size returns the volume's minimum size: if the request has none, the default, but at most the limit.
 func (spec Spec) Size() Bytes {

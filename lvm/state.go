@@ -88,7 +88,10 @@ type LV struct {
 	Origin   string    // thin: the volume that it is a snapshot of, if that exists
 	Pending  bool      // RAID: a killed lvcreate left a leg's metadata LV visible
 	Thin     *ThinPool // of a thin pool; nil for other LVs
-	Managed  *Managed  // what its tags say, decoded once (Group.Decode); nil: it has no tags of this driver. Readings share it: it never changes
+
+	// Managed is what its tags say. The reader sets it (Group.Decode), and nothing changes it: readings share it. Nil: it has no tags of this
+	// driver.
+	Managed *Managed
 }
 
 // Segment is a part of an LV with one mapping.

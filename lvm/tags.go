@@ -17,7 +17,7 @@ const (
 	MaxTag     = 1024
 )
 
-// The keys of format version 1. The first releases always wrote wipe and layout. Now the driver omits default values, since
+// The keys of format version 1, beside those of the class (Parameters). The first releases always wrote wipe and layout. Now the driver omits default values, since
 // each LVM command reads and writes the text of all volumes. The name key identifies a volume that an admin renamed.
 const (
 	KeyVersion    = "v"
@@ -27,12 +27,6 @@ const (
 	keyName       = "name"
 	keyLV         = "lv" // the LV's name in the volume's handle; omitted if that is the name, and external-provisioner's
 	keyClaim      = "claim"
-	keyWipe       = "wipe"   // omitted if it is WipeZero, or the layout has none
-	keyLayout     = "layout" // omitted if it is linear
-	keyStripes    = "stripes"
-	keyStripeSize = "stripesize" // in KiB
-	keyMirrors    = "mirrors"
-	keyPromise    = "overprovision"
 	keySource     = "source" // name of an LV in the same group
 	keyMode       = "mode"   // omitted if it is for a file system
 	keyEncryption = "encryption"
@@ -54,18 +48,14 @@ func VolumeTags(v Volume) []string {
 			tags = append(tags, EncodeTag(key, value))
 		}
 	}
-	class := v.Class
 	add(keyName, v.Name, true)
 	add(keyLV, v.ID.LV, v.ID.LV != v.Name || !csiNamePattern.MatchString(v.Name))
-	add(keyWipe, string(class.Wipe), class.Wipe == WipeNone)
-	add(keyLayout, string(class.Layout), class.Layout != LayoutLinear)
-	add(keyStripes, strconv.Itoa(class.Stripes), class.Stripes != 0)
-	add(keyStripeSize, strconv.FormatInt(int64(class.StripeSize/KiB), 10), class.StripeSize != 0)
-	add(keyMirrors, strconv.Itoa(class.Mirrors), class.Mirrors != 0)
-	add(keyPromise, strconv.Itoa(class.Overprovision), class.Overprovision != 0)
+	for _, p := range Parameters {
+		value := p.Value(v.Class)
+		add(p.Tag, value, p.Tag != "" && value != "" && value != p.Unsaid)
+	}
 	add(keySource, v.Source.LV, v.Source != ID{})
 	add(keyMode, modeBlock, v.Block)
-	add(keyEncryption, string(class.Encryption), class.Encryption != EncryptionNone)
 	add(keyFormatMark, strconv.FormatInt(int64(v.FormatMark), 10), v.FormatMark != 0)
 	add(keyWiped, strconv.FormatInt(int64(v.Wiped), 10), v.Wiped != 0)
 	add(keyClaim, v.Claim, v.Claim != "" && len(EncodeTag(keyClaim, v.Claim)) <= MaxTag)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
@@ -72,7 +73,7 @@ func (r *Reporter) round(ctx context.Context, s state) error {
 		r.written = map[types.UID]writtenEvent{}
 	}
 	for _, class := range s.classes {
-		if unknown := api.UnknownParameter(class.Parameters); unknown != "" {
+		if unknown := lvm.UnknownParameter(class.Parameters); unknown != "" {
 			if err := r.write(ctx, kubeclient.AboutClass(&class), parameterMessage(unknown), s.now); err != nil {
 				return err
 			}
@@ -244,7 +245,7 @@ func classNamed(classes []storagev1.StorageClass, name string) *storagev1.Storag
 
 func parameterMessage(unknown string) string {
 	return fmt.Sprintf("the parameter %q is unknown%s: no volume of the class can be created. Delete the class and create it again; its claims can stay.",
-		unknown, api.DidYouMean(unknown))
+		unknown, lvm.DidYouMean(unknown))
 }
 
 // factsOf returns the facts about one claim. They lack the node of its data source; kubectl nodelvm why has it.
@@ -261,7 +262,7 @@ func factsOf(s state, claim corev1.PersistentVolumeClaim, pods []corev1.Pod) pen
 
 // messageOf returns why a claim waits, or "" if it waits for its first pod, or a node has the capacity.
 func messageOf(f pending.Facts) string {
-	if unknown := api.UnknownParameter(f.Class.Parameters); unknown != "" {
+	if unknown := lvm.UnknownParameter(f.Class.Parameters); unknown != "" {
 		return "StorageClass " + f.Class.Name + ": " + parameterMessage(unknown)
 	}
 	if len(f.Pods) == 0 {

@@ -158,7 +158,7 @@ func dataLegs(seg lvm.Segment) int {
 	case layout == lvm.LayoutRAID1:
 		return 1
 	case layout == lvm.LayoutRAID5, layout == lvm.LayoutRAID6:
-		return max(0, legs-lvm.Rules[layout].Parity)
+		return max(0, legs-layout.ParityLegs())
 	case layout == lvm.LayoutRAID10:
 		return legs / 2
 	}

@@ -71,15 +71,9 @@ func newVolumeTags(c *alloc.Allocation) []string {
 // layoutArgs select the layout. They set the region size, because LVM's default depends on its configuration.
 func layoutArgs(c *alloc.Allocation) []string {
 	class := c.Volume.Class
-	if class.Legs() == 0 {
-		return nil
-	}
-	args := []string{"--type", string(class.Layout)}
-	if class.Stripes > 0 {
-		args = append(args, "-i", strconv.Itoa(class.Stripes), "-I", kib(class.StripeSize))
-	}
-	if class.Mirrors > 0 {
-		args = append(args, "-m", strconv.Itoa(class.Mirrors))
+	args := class.Options()
+	if class.Legs() > 0 {
+		args = append([]string{"--type", string(class.Layout)}, args...)
 	}
 	if class.IsRAID() {
 		args = append(args, "--regionsize", kib(alloc.RegionSize(c.Group, class, c.Extents)))

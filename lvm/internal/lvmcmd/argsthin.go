@@ -43,7 +43,8 @@ func poolArgs(t Target, p *alloc.PoolGrowth) []string {
 // thinArgs creates and activates an empty thin volume: unwritten blocks read as zeroes.
 func thinArgs(t Target, c *alloc.Allocation) []string {
 	args := append(OnDevices("lvcreate", c.Group), "-ay", "--type", "thin",
-		"-V", strconv.FormatInt(int64(c.Group.Bytes(c.Extents)), 10)+"b", "--thinpool", c.Volume.Class.Pool, "-n", t.lv)
+		"-V", strconv.FormatInt(int64(c.Group.Bytes(c.Extents)), 10)+"b")
+	args = append(append(args, c.Volume.Class.Options()...), "-n", t.lv)
 	args = append(args, AddTags(newVolumeTags(c))...)
 	return append(args, "--", string(t.vg))
 }

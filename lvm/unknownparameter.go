@@ -1,24 +1,24 @@
-package api
+package lvm
 
 import (
-	"slices"
 	"strings"
-)
 
-// Parameters are the parameters of a StorageClass that the driver knows.
-var Parameters = []string{
-	ParameterVolumeGroup, ParameterLayout, ParameterWipe, ParameterStripes, ParameterStripeSize, ParameterMirrors,
-	ParameterThinPool, ParameterOverprovisionRatio, ParameterMkfsOptions, ParameterEncryption,
-}
+	"github.com/nodelvm/nodelvm/api"
+)
 
 // UnknownParameter returns the first parameter that neither the driver nor its sidecars know; "" if there is none.
 func UnknownParameter(parameters map[string]string) (unknown string) {
 	for name := range parameters {
-		if !slices.Contains(Parameters, name) && !strings.HasPrefix(name, ParameterPrefix) && (unknown == "" || name < unknown) {
+		if !isParameter(name) && !strings.HasPrefix(name, api.ParameterPrefix) && (unknown == "" || name < unknown) {
 			unknown = name
 		}
 	}
 	return unknown
+}
+
+func isParameter(name string) bool {
+	_, is := FindParameter(name)
+	return is
 }
 
 // DidYouMean is the end of a message about an unknown parameter: " (did you mean NAME?)", or "" if it resembles no known one.
@@ -32,8 +32,8 @@ func DidYouMean(unknown string) string {
 // NearestParameter returns the known parameter that an unknown one most resembles; "" if it resembles none.
 func NearestParameter(unknown string) string {
 	nearest, least := "", 0
-	for _, name := range append(slices.Clone(Parameters), ParameterFSType) {
-		short := strings.TrimPrefix(name, ParameterPrefix)
+	for _, name := range append(ParameterNames(), api.ParameterFSType) {
+		short := strings.TrimPrefix(name, api.ParameterPrefix)
 		changes := editDistance(strings.ToLower(unknown), strings.ToLower(short))
 		if changes <= max(1, len(short)/3) && (nearest == "" || changes < least) {
 			nearest, least = name, changes
