@@ -16,7 +16,7 @@ import (
 func checkNodesReady(f *facts, found func(where, what, fix string)) {
 	for _, node := range f.nodes {
 		i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
-		runs := slices.ContainsFunc(f.pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName == node.Name })
+		runs := slices.ContainsFunc(f.drivers, func(pod corev1.Pod) bool { return pod.Spec.NodeName == node.Name })
 		if runs && i >= 0 && node.Status.Conditions[i].Status != corev1.ConditionTrue {
 			found(node.Name, "the node is not Ready, so pods with its volumes cannot run: "+node.Status.Conditions[i].Message,
 				"kubectl describe node "+node.Name+"; if it does not come back: docs/howto/lost-nodes.md")
@@ -33,10 +33,10 @@ const (
 // waitingClaims returns the claims that a pod uses and that have no volume. It skips classes that checkClasses reports once: those whose
 // parameters a driver refuses, and those whose volumes the admission policy refuses.
 func (f *facts) waitingClaims() (waiting []corev1.PersistentVolumeClaim) {
-	users := usersOf(f.users)
+	users := usersOf(f.pods)
 	for _, claim := range f.claims {
-		class := f.classNamed(api.ClassOf(claim.Annotations, claim.Spec.StorageClassName))
-		if claim.Status.Phase == corev1.ClaimPending && class != nil && !f.isRefused(class.Name) && len(users[claim.Namespace+"/"+claim.Name]) > 0 {
+		class := f.classOfClaim(&claim)
+		if claim.Status.Phase == corev1.ClaimPending && class != nil && class.Provisioner == api.DriverName && !f.isRefused(class) && len(users[claim.Namespace+"/"+claim.Name]) > 0 {
 			waiting = append(waiting, claim)
 		}
 	}
@@ -46,12 +46,8 @@ func (f *facts) waitingClaims() (waiting []corev1.PersistentVolumeClaim) {
 // checkClaims reports the claims that wait, and pods that wait for a claim that does not exist.
 func checkClaims(f *facts, found func(where, what, fix string)) {
 	waiting := f.waitingClaims()
-	namespaces := map[string]*whyFacts{}
 	for _, claim := range waiting[:min(len(waiting), claimsReported)] {
-		if namespaces[claim.Namespace] == nil {
-			namespaces[claim.Namespace] = f.inNamespace(claim.Namespace)
-		}
-		reportClaim(pending.Explain(namespaces[claim.Namespace].facts(claim)), claim, found)
+		reportClaim(pending.Explain(f.ofClaim(claim)), claim, found)
 	}
 	if more := len(waiting) - claimsReported; more > 0 {
 		found("claims", fmt.Sprintf("%d more claims wait for a volume", more), "kubectl get pvc -A; kubectl nodelvm why CLAIM -n NAMESPACE")
@@ -77,8 +73,8 @@ func (f *facts) missingClaims() (missing []missingClaim) {
 	for i := range f.volumes {
 		named[claimOf(&f.volumes[i])] = true
 	}
-	for i := range f.users {
-		pod := &f.users[i]
+	for i := range f.pods {
+		pod := &f.pods[i]
 		names := pending.ClaimNames(pod)
 		ours := slices.ContainsFunc(names, func(name string) bool { return named[pod.Namespace+"/"+name] })
 		for _, name := range names {
@@ -110,53 +106,13 @@ func reportClaim(a pending.Answer, claim corev1.PersistentVolumeClaim, found fun
 	found("claim "+a.Claim, strings.Join(whats, "; "), strings.Join(append(fixes, "all of it: kubectl nodelvm why "+claim.Name+" -n "+claim.Namespace), "; "))
 }
 
-// classNamed returns the driver's class with that name, or nil if the class is another driver's or does not exist.
-func (f *facts) classNamed(name string) *storagev1.StorageClass {
-	i := slices.IndexFunc(f.classes, func(class storagev1.StorageClass) bool { return class.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &f.classes[i]
-}
-
 // isRefused reports whether any driver refuses a class' parameters, or the admission policy its volumes.
-func (f *facts) isRefused(class string) bool {
+func (f *facts) isRefused(class *storagev1.StorageClass) bool {
 	refused := false
-	f.keyPolicy.checkKeys(*f.classNamed(class), func(_, _, _ string) { refused = true })
-	if refused {
-		return true
-	}
+	f.keyPolicy.checkKeys(*class, func(_, _, _ string) { refused = true })
 	for _, a := range f.answering() {
-		for _, c := range a.page.Classes {
-			if c.Name == class && c.Error != "" {
-				return true
-			}
-		}
+		c := classOf(a.page, class.Name)
+		refused = refused || c != nil && c.Error != ""
 	}
-	return false
-}
-
-// inNamespace returns the facts that why reads about one namespace.
-func (f *facts) inNamespace(namespace string) *whyFacts {
-	w := &whyFacts{namespace: namespace, contents: f.contents, volumes: f.volumes, classes: f.classes, nodes: f.nodes,
-		drivers: f.pods, answers: f.answers, events: f.events, now: f.now}
-	if f.unreadable[theEvents] {
-		w.unread = f.unread
-	}
-	for _, claim := range f.claims {
-		if claim.Namespace == namespace {
-			w.claims = append(w.claims, claim)
-		}
-	}
-	for _, pod := range f.users {
-		if pod.Namespace == namespace {
-			w.pods = append(w.pods, pod)
-		}
-	}
-	for _, snapshot := range f.taken {
-		if snapshot.Namespace == namespace {
-			w.snapshots = append(w.snapshots, snapshot)
-		}
-	}
-	return w
+	return refused
 }

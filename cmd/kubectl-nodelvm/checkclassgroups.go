@@ -58,7 +58,7 @@ func checkClassGroups(f *facts, found func(where, what, fix string)) {
 // silentNodes returns the nodes whose driver does not report all that is on their disks.
 func (f *facts) silentNodes() (names []string) {
 	for _, a := range f.answers {
-		if a.gap() != "" && !slices.Contains(names, a.node) {
+		if a.incomplete() != "" && !slices.Contains(names, a.node) {
 			names = append(names, a.node)
 		}
 	}
@@ -86,7 +86,7 @@ func (f *facts) addObstacles(class storagev1.StorageClass, obstacles map[obstacl
 	offers, explained := 0, false
 	for _, a := range f.answering() {
 		c := classOf(a.page, class.Name)
-		if c == nil || len(c.Offers) == 0 && c.Error == "" && a.gap() != "" {
+		if c == nil || len(c.Offers) == 0 && c.Error == "" && a.incomplete() != "" {
 			continue
 		}
 		nodes++

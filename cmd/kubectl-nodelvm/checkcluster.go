@@ -43,7 +43,7 @@ func checkDaemonSet(f *facts, found func(where, what, fix string)) {
 	case set.Status.DesiredNumberScheduled == 0:
 		found("DaemonSet "+set.Namespace+"/"+set.Name, "the DaemonSet selects no node", "check its nodeSelector and affinity, and the labels of the nodes")
 	}
-	for _, pod := range f.pods {
+	for _, pod := range f.drivers {
 		if why := waiting(&pod); why != "" {
 			found(pod.Spec.NodeName, "the driver's pod "+pod.Name+" is not ready: "+why,
 				fmt.Sprintf("kubectl -n %s describe pod %s; kubectl -n %s logs %s --all-containers", pod.Namespace, pod.Name, pod.Namespace, pod.Name))
@@ -195,7 +195,7 @@ func checkPropagation(f *facts, found func(where, what, fix string)) {
 func checkSnapshots(f *facts, found func(where, what, fix string)) {
 	const flag = "--enable-distributed-snapshotting"
 	fix := "give the snapshot-controller the argument " + flag + "=true, and the right to list and watch nodes"
-	if !f.snapshots || f.container("csi-snapshotter") == nil {
+	if !f.snapshotAPI || f.container("csi-snapshotter") == nil {
 		return
 	}
 	for _, d := range f.controllers {

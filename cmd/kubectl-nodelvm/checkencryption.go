@@ -15,6 +15,7 @@ import (
 // restrictionPolicy is the chart's admission policy for a node's writes. Its variable encryptedClasses lists the encrypted classes.
 const (
 	restrictionPolicy = "nodelvm-node-restriction"
+	theKeyPolicy      = "the admission policy " + restrictionPolicy
 	encryptedClasses  = "encryptedClasses"
 )
 

@@ -22,7 +22,7 @@ func checkMissingPods(f *facts, found func(where, what, fix string)) {
 		return // checkDaemonSet reports that
 	}
 	nodes := map[string]bool{}
-	for _, pod := range f.pods {
+	for _, pod := range f.drivers {
 		nodes[pod.Spec.NodeName] = true
 	}
 	if want := int(set.Status.DesiredNumberScheduled); len(nodes) < want {
@@ -37,7 +37,7 @@ func checkMissingPods(f *facts, found func(where, what, fix string)) {
 func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 	for _, pv := range f.volumes {
 		node := pending.NodeOf(&pv)
-		i := slices.IndexFunc(f.answers, func(a answer) bool { return a.node == node })
+		a := answerOf(f.answers, node)
 		if pv.Status.Phase != corev1.VolumeBound || pv.DeletionTimestamp != nil {
 			continue
 		}
@@ -46,16 +46,16 @@ func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 		case node == "":
 			found(where, "the node affinity of its volume "+pv.Name+" does not name one node by "+api.TopologyKey+": a pod may start on a node without the volume",
 				"set the reclaim policy Retain, delete claim and volume, and create them again with the manifests of nodelvm adopt (docs/howto/adopt.md)")
-		case i < 0:
+		case a == nil:
 			found(where, fmt.Sprintf("no driver pod runs on %q, the node of its volume %s: no pod can use the volume", node, pv.Name),
 				"bring the node back, or find out why the DaemonSet leaves it out (nodeSelector, affinity, tolerations); if the node is lost, see docs/howto/lost-nodes.md")
-		case slices.ContainsFunc(f.answers[i].page.Conditions, func(x report.Condition) bool { return x.Volume == pv.Spec.CSI.VolumeHandle }): // checkConditions
-		case f.answers[i].gap() == "" && !slices.ContainsFunc(f.answers[i].page.Volumes, func(v report.Volume) bool { return v.ID == pv.Spec.CSI.VolumeHandle }):
-			if is := absenceOf(&pv, f.answers[i]); !is.reported {
+		case slices.ContainsFunc(a.page.Conditions, func(x report.Condition) bool { return x.Volume == pv.Spec.CSI.VolumeHandle }): // checkConditions
+		case a.incomplete() == "" && a.volume(pv.Spec.CSI.VolumeHandle) == nil:
+			if is := absenceOf(&pv, a); !is.reported {
 				found(where, is.what, is.fix)
 			}
 		default:
-			if is, renamed := renamedOf(&pv, f.answers[i]); renamed {
+			if is, renamed := renamedOf(&pv, a); renamed {
 				found(where, is.what, is.fix)
 			}
 		}
@@ -71,11 +71,11 @@ func checkLostSnapshots(f *facts, found func(where, what, fix string)) {
 		if node == "" || of.Status.SnapshotHandle == "" || of.DeletionTimestamp != nil { // checkSnapshots reports the first
 			continue
 		}
-		at := slices.IndexFunc(f.answers, func(a answer) bool { return a.node == node })
+		a := answerOf(f.answers, node)
 		switch {
-		case at < 0:
+		case a == nil:
 			gone[node] = append(gone[node], name)
-		case f.answers[at].gap() == "" && !slices.ContainsFunc(f.answers[at].page.Snapshots, func(sn report.Snapshot) bool { return sn.ID == of.Status.SnapshotHandle }):
+		case a.incomplete() == "" && !slices.ContainsFunc(a.page.Snapshots, func(sn report.Snapshot) bool { return sn.ID == of.Status.SnapshotHandle }):
 			lost[node] = append(lost[node], name)
 		}
 	}

@@ -24,13 +24,13 @@ func TestPartialListProvesNoLoss(t *testing.T) {
 				t.Errorf("%s: %+v", name, x)
 			}
 		}
-		if rows := volumeRowsOf(f.volumes, nil, f.answers); rows[0].Health[0] != "unknown" {
+		if rows := volumeRowsOf(f.volumes, nil, f.answers); rows[0].Status[0] != "unknown" {
 			t.Errorf("%s: %+v", name, rows[0])
 		}
 		if rows := orphanRows(f.answers); len(rows) != 2 || rows[0].Reason != reasonUnknown {
 			t.Errorf("%s: orphans %+v", name, rows)
 		}
-		if err := drainable(nil, errors.New(f.answers[0].gap())); err == nil || errors.Is(err, errFound) {
+		if err := drainable(nil, errors.New(f.answers[0].incomplete())); err == nil || errors.Is(err, errFound) {
 			t.Errorf("%s: the node may be drained: %v", name, err)
 		}
 	}

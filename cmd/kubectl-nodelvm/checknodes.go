@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -74,11 +73,7 @@ func checkClasses(f *facts, found func(where, what, fix string)) {
 }
 
 func classOf(page report.Node, name string) *report.Class {
-	i := slices.IndexFunc(page.Classes, func(c report.Class) bool { return c.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &page.Classes[i]
+	return find(page.Classes, func(c *report.Class) bool { return c.Name == name })
 }
 
 // poolOf returns the thin pool of a class, or "" if its layout is not thin.
@@ -244,7 +239,7 @@ func checkCapacity(f *facts, found func(where, what, fix string)) {
 			}
 			c := published[key{a.node, class.Name}]
 			switch {
-			case class.Error != "", len(class.Offers) == 0 && a.gap() != "", atOnce[class.Name], f.provisionerFaultOf(a) != "":
+			case class.Error != "", len(class.Offers) == 0 && a.incomplete() != "", atOnce[class.Name], f.provisionerFault(&a) != "":
 			case c == nil && len(class.Offers) > 0:
 				unpublished[a.node] = append(unpublished[a.node], class.Name)
 			case c != nil && c.MaximumVolumeSize != nil && lvm.Bytes(c.MaximumVolumeSize.Value()) > largest:
@@ -268,13 +263,4 @@ func reportUnpublished(classesOf map[string][]string, found func(where, what, fi
 	for _, classes := range slices.Sorted(maps.Keys(nodesOf)) {
 		found(classes, "no CSIStorageCapacity publishes the capacity of "+nodeWords(nodesOf[classes])+": the scheduler puts no pod with such a claim there", capacityFix)
 	}
-}
-
-// provisionerFaultOf returns why csi-provisioner beside a driver does not run; "": it runs. checkDaemonSet reports it.
-func (f *facts) provisionerFaultOf(a answer) string {
-	i := slices.IndexFunc(f.pods, func(pod corev1.Pod) bool { return pod.Name == a.pod })
-	if i < 0 {
-		return ""
-	}
-	return provisionerFault(&f.pods[i])
 }

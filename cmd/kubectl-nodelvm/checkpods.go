@@ -23,13 +23,13 @@ func checkBudgets(f *facts, found func(where, what, fix string)) {
 		if err != nil || s.ExpectedPods == 0 || s.DesiredHealthy < s.ExpectedPods || len(budget.OwnerReferences) > 0 {
 			continue
 		}
-		i := slices.IndexFunc(f.users, func(pod corev1.Pod) bool {
+		i := slices.IndexFunc(f.pods, func(pod corev1.Pod) bool {
 			return pod.Namespace == budget.Namespace && selector.Matches(labels.Set(pod.Labels)) && !isOfOperator(&pod) &&
 				slices.ContainsFunc(pending.ClaimNames(&pod), func(name string) bool { return ours[pod.Namespace+"/"+name] != nil })
 		})
 		if i >= 0 {
 			found("PodDisruptionBudget "+budget.Namespace+"/"+budget.Name,
-				fmt.Sprintf("it requires %d of %d pods, so no pod can be evicted now: kubectl drain of node %s waits for pod %s", s.DesiredHealthy, s.ExpectedPods, cmp.Or(f.users[i].Spec.NodeName, "(none yet)"), f.users[i].Name),
+				fmt.Sprintf("it requires %d of %d pods, so no pod can be evicted now: kubectl drain of node %s waits for pod %s", s.DesiredHealthy, s.ExpectedPods, cmp.Or(f.pods[i].Spec.NodeName, "(none yet)"), f.pods[i].Name),
 				"before a drain, add a replica, lower minAvailable or raise maxUnavailable, unless the program that created the budget moves the pod's role to another pod")
 		}
 	}
@@ -46,7 +46,7 @@ func isOfOperator(pod *corev1.Pod) bool {
 // containers that work.
 func checkBlockDevices(f *facts, found func(where, what, fix string)) {
 	ours := f.volumesByClaim()
-	for _, pod := range f.users {
+	for _, pod := range f.pods {
 		devices := map[string]string{} // claims of the driver's volumes, by the volume's name in the pod
 		for _, v := range pod.Spec.Volumes {
 			if claim := pending.ClaimName(&pod, v); claim != "" && ours[pod.Namespace+"/"+claim] != nil {
@@ -112,7 +112,7 @@ func checkWaitingSnapshots(f *facts, found func(where, what, fix string)) {
 		of := item.Spec.VolumeSnapshotRef
 		nobodys[of.Namespace+"/"+of.Name] = item.Labels[api.LabelManagedBy] == ""
 	}
-	for _, s := range f.taken {
+	for _, s := range f.snapshots {
 		name := s.Namespace + "/" + s.Name
 		if s.Status.Ready != nil && *s.Status.Ready || ours[s.Namespace+"/"+s.Spec.Source.Claim] == nil || nobodys[name] {
 			continue

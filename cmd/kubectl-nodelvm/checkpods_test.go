@@ -43,64 +43,64 @@ func waitingSnapshot(name string) namespaceSnapshot {
 func TestDoctorIgnoresPodsThatWork(t *testing.T) {
 	for name, plant := range map[string]func(f *facts){
 		"budget that allows an eviction": func(f *facts) {
-			f.users, f.budgets = []corev1.Pod{userOf("data-db-0", "db-0")}, []policyv1.PodDisruptionBudget{budget("b", 1, 2)}
+			f.pods, f.budgets = []corev1.Pod{userOf("data-db-0", "db-0")}, []policyv1.PodDisruptionBudget{budget("b", 1, 2)}
 		},
 		"budget without pods": func(f *facts) {
-			f.users, f.budgets = []corev1.Pod{userOf("data-db-0", "db-0")}, []policyv1.PodDisruptionBudget{budget("b", 0, 0)}
+			f.pods, f.budgets = []corev1.Pod{userOf("data-db-0", "db-0")}, []policyv1.PodDisruptionBudget{budget("b", 0, 0)}
 		},
 		"budget of pods without volumes": func(f *facts) {
-			f.users, f.budgets = []corev1.Pod{userOf("other", "db-0")}, []policyv1.PodDisruptionBudget{budget("b", 1, 1)}
+			f.pods, f.budgets = []corev1.Pod{userOf("other", "db-0")}, []policyv1.PodDisruptionBudget{budget("b", 1, 1)}
 		},
 		"budget of an operator": func(f *facts) {
-			f.users, f.budgets = []corev1.Pod{userOf("data-db-0", "db-0")}, []policyv1.PodDisruptionBudget{budget("primary", 1, 1)}
+			f.pods, f.budgets = []corev1.Pod{userOf("data-db-0", "db-0")}, []policyv1.PodDisruptionBudget{budget("primary", 1, 1)}
 			f.budgets[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "postgresql.cnpg.io/v1", Kind: "Cluster", Name: "pg", Controller: ptr.To(true)}}
 		},
 		"budget of an operator's pods": func(f *facts) {
-			f.users, f.budgets = []corev1.Pod{userOf("data-db-0", "db-0")}, []policyv1.PodDisruptionBudget{budget("primary", 1, 1)}
-			f.users[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "postgresql.cnpg.io/v1", Kind: "Cluster", Name: "pg", Controller: ptr.To(true)}}
+			f.pods, f.budgets = []corev1.Pod{userOf("data-db-0", "db-0")}, []policyv1.PodDisruptionBudget{budget("primary", 1, 1)}
+			f.pods[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "postgresql.cnpg.io/v1", Kind: "Cluster", Name: "pg", Controller: ptr.To(true)}}
 		},
 		"root": func(f *facts) {
 			pod := failingBlockPod()
 			pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To(int64(0))}
-			f.users = []corev1.Pod{pod}
+			f.pods = []corev1.Pod{pod}
 		},
 		"container that runs": func(f *facts) {
 			pod := failingBlockPod()
 			pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-			f.users = []corev1.Pod{pod}
+			f.pods = []corev1.Pod{pod}
 		},
-		"block volume of another driver": func(f *facts) { f.volumes, f.users = f.volumes[1:], []corev1.Pod{failingBlockPod()} },
+		"block volume of another driver": func(f *facts) { f.volumes, f.pods = f.volumes[1:], []corev1.Pod{failingBlockPod()} },
 		"released volume whose claim's name another driver's claim has": func(f *facts) {
-			f.volumes[0].Status.Phase, f.users = corev1.VolumeReleased, []corev1.Pod{failingBlockPod()}
+			f.volumes[0].Status.Phase, f.pods = corev1.VolumeReleased, []corev1.Pod{failingBlockPod()}
 		},
 		"pod that the kubelet starts": func(f *facts) {
 			pod := userOf("data-db-0", "db-0")
 			pod.Status.Phase = corev1.PodPending
-			f.claims, f.users = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
+			f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
 		},
 		"pod that the scheduler has not considered": func(f *facts) {
 			pod := unscheduled("data-db-0", "db-0")
 			pod.Status.Conditions = nil
-			f.claims, f.users = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
+			f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
 		},
 		"pod that waits for its turn": func(f *facts) {
 			pod := unscheduled("data-db-0", "db-0")
 			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "queue"}}
-			f.claims, f.users = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
+			f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
 		},
-		"missing claim of other drivers": func(f *facts) { f.users = []corev1.Pod{unscheduled("other", "db-0")} },
+		"missing claim of other drivers": func(f *facts) { f.pods = []corev1.Pod{unscheduled("other", "db-0")} },
 		"expansion in progress": func(f *facts) {
 			f.claims = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "20Gi", "10Gi")}
 		},
 		"snapshot that is ready": func(f *facts) {
 			s := waitingSnapshot("snap-1")
 			s.Status.Ready = ptr.To(true)
-			f.taken = []namespaceSnapshot{s}
+			f.snapshots = []namespaceSnapshot{s}
 		},
 		"snapshot of another driver": func(f *facts) {
 			s := waitingSnapshot("snap-2")
 			s.Spec.Source.Claim = "other"
-			f.taken = []namespaceSnapshot{s}
+			f.snapshots = []namespaceSnapshot{s}
 		},
 	} {
 		f := sound()

@@ -26,7 +26,7 @@ type keyFault struct {
 }
 
 // readKeySecrets reads the Secrets that encrypted volumes refer to, with the user's rights, and keeps what is wrong with them, but nothing that is in
-// them. Those of pods that do not run come first. It needs f.volumes and f.users.
+// them. Those of pods that do not run come first. It needs f.volumes and f.pods.
 func (c *cluster) readKeySecrets(ctx context.Context, f *facts) error {
 	refs := keySecretsOf(f)
 	var unread error
@@ -58,7 +58,7 @@ func (r keyRef) String() string { return r.namespace + "/" + r.name }
 // keySecretsOf returns each Secret once.
 func keySecretsOf(f *facts) []keyRef {
 	starting := map[string]bool{}
-	for claim := range usersOf(slices.DeleteFunc(slices.Clone(f.users), func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })) {
+	for claim := range usersOf(slices.DeleteFunc(slices.Clone(f.pods), func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })) {
 		starting[claim] = true
 	}
 	var first, others []keyRef

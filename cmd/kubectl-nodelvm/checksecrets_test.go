@@ -103,7 +103,7 @@ func TestKeySecretsAreBounded(t *testing.T) {
 		f.volumes = append(f.volumes, encryptedVolume(i, "shop", fmt.Sprintf("c%d", i)))
 	}
 	last := fmt.Sprintf("c%d", maxSecrets)
-	f.users = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Status: corev1.PodStatus{Phase: corev1.PodPending},
+	f.pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Status: corev1.PodStatus{Phase: corev1.PodPending},
 		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: last}}}}}}}
 	err := c.readKeySecrets(t.Context(), f)
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("only %d of %d", maxSecrets, maxSecrets+1)) || *requests != maxSecrets {

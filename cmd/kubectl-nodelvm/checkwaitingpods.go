@@ -34,8 +34,8 @@ func (f *facts) waitingPods() (waiting []*corev1.Pod) {
 	for _, claim := range f.claims {
 		bound[claim.Namespace+"/"+claim.Name] = claim.Status.Phase == corev1.ClaimBound
 	}
-	for i := range f.users {
-		pod := &f.users[i]
+	for i := range f.pods {
+		pod := &f.pods[i]
 		all, one := true, false
 		for _, name := range pending.ClaimNames(pod) {
 			all = all && bound[pod.Namespace+"/"+name]
@@ -53,7 +53,7 @@ func (f *facts) waitingPods() (waiting []*corev1.Pod) {
 func checkWaitingPods(f *facts, found func(where, what, fix string)) {
 	ours := f.volumesByClaim()
 	for _, pod := range f.waitingPods() {
-		facts := f.inNamespace(pod.Namespace).podFacts(*pod)
+		facts := f.ofPod(*pod)
 		if pod.Spec.NodeName != "" {
 			facts.Events = nil
 			for _, name := range pending.ClaimNames(pod) {
@@ -91,9 +91,9 @@ func (f *facts) expansions() (list []expansion) {
 			continue
 		}
 		e := expansion{claim: claim}
-		for j := range f.users {
-			if f.users[j].Namespace == claim.Namespace && !hasEnded(&f.users[j]) && pending.UsesClaim(&f.users[j], claim.Name) {
-				e.pod = &f.users[j]
+		for j := range f.pods {
+			if !hasEnded(&f.pods[j]) && uses(&f.pods[j], claim) {
+				e.pod = &f.pods[j]
 			}
 		}
 		list = append(list, e)

@@ -76,19 +76,18 @@ func (c *cluster) volumes(ctx context.Context) ([]corev1.PersistentVolume, error
 	return ours, nil
 }
 
-// classes lists the driver's storage classes.
-func (c *cluster) classes(ctx context.Context) ([]storagev1.StorageClass, error) {
+// classes lists the driver's storage classes, and those of other drivers.
+func (c *cluster) classes(ctx context.Context) (ours, others []storagev1.StorageClass, err error) {
 	var list storagev1.StorageClassList
-	if err := c.get(ctx, "/apis/storage.k8s.io/v1/storageclasses", &list); err != nil {
-		return nil, err
-	}
-	var ours []storagev1.StorageClass
+	err = c.get(ctx, "/apis/storage.k8s.io/v1/storageclasses", &list)
 	for _, class := range list.Items {
 		if class.Provisioner == api.DriverName {
 			ours = append(ours, class)
+		} else {
+			others = append(others, class)
 		}
 	}
-	return ours, nil
+	return ours, others, err
 }
 
 // content has the fields of a VolumeSnapshotContent that the plugin reads.
@@ -165,7 +164,8 @@ func keySecretOf(pv *corev1.PersistentVolume) string {
 // user is a pod that uses a claim.
 type user struct {
 	name      string
-	ephemeral bool // the claim is of a generic ephemeral volume, and is deleted with the pod
+	node      string // that runs it, and so has the claim's volume; "": the pod does not run
+	ephemeral bool   // the claim is of a generic ephemeral volume, and is deleted with the pod
 }
 
 // usersOf returns the pods that use each claim, by "namespace/name". It ignores pods that have ended.
@@ -175,18 +175,28 @@ func usersOf(pods []corev1.Pod) map[string][]user {
 		if hasEnded(&pod) {
 			continue
 		}
+		u := user{name: pod.Name}
+		if pod.Status.Phase == corev1.PodRunning {
+			u.node = pod.Spec.NodeName
+		}
 		for _, v := range pod.Spec.Volumes {
-			switch {
-			case v.PersistentVolumeClaim != nil:
-				key := pod.Namespace + "/" + v.PersistentVolumeClaim.ClaimName
-				users[key] = append(users[key], user{pod.Name, false})
-			case v.Ephemeral != nil:
-				key := pod.Namespace + "/" + pending.ClaimName(&pod, v)
-				users[key] = append(users[key], user{pod.Name, true})
+			if claim := pending.ClaimName(&pod, v); claim != "" {
+				u.ephemeral = v.Ephemeral != nil
+				users[pod.Namespace+"/"+claim] = append(users[pod.Namespace+"/"+claim], u)
 			}
 		}
 	}
 	return users
+}
+
+// nodeWithoutVolume returns the node of a claim's volume for a user who may not read PersistentVolumes; "": unknown. The selected node of a
+// claim is that of its volume only while the claim is unbound; then a pod that runs shows the node.
+func nodeWithoutVolume(claim *corev1.PersistentVolumeClaim, users []user) string {
+	node := pending.NodeOfClaim(claim, nil)
+	for _, u := range users {
+		node = cmp.Or(node, u.node)
+	}
+	return node
 }
 
 // cutResource splits "pods/proxy" into the resource and the subresource.

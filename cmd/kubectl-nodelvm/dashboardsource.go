@@ -73,7 +73,7 @@ func (s *dashboardSource) Objects(ctx context.Context) (o dashboard.Objects) {
 	}
 	volumes, err := s.cluster.volumes(ctx)
 	if err != nil {
-		limit("You see no PersistentVolumes", err)
+		limit("You see no PersistentVolumes, and a bound claim only while a pod runs with it", err)
 	}
 	for _, pv := range volumes {
 		size := pv.Spec.Capacity[corev1.ResourceStorage]
@@ -87,21 +87,22 @@ func (s *dashboardSource) Objects(ctx context.Context) (o dashboard.Objects) {
 	} else if own {
 		o.Limits = append(o.Limits, "You may not list claims of all namespaces: you see those of the namespace "+s.namespace+".")
 	}
-	for _, claim := range claims.Items {
-		if mine, ok := dashboardClaim(&claim); ok {
-			o.Claims = append(o.Claims, mine)
-		}
-	}
 	var pods corev1.PodList
 	if own, err := s.listOrOwn(ctx, "pods", &pods); err != nil {
 		limit("You see no pods", err)
 	} else if own {
 		o.Limits = append(o.Limits, "You may not list pods of all namespaces: you see those of the namespace "+s.namespace+".")
 	}
+	users := usersOf(pods.Items)
 	o.Pods = map[string][]string{}
-	for claim, users := range usersOf(pods.Items) {
-		for _, u := range users {
+	for claim := range users {
+		for _, u := range users[claim] {
 			o.Pods[claim] = append(o.Pods[claim], u.name)
+		}
+	}
+	for _, claim := range claims.Items {
+		if mine, ok := dashboardClaim(&claim, users[claim.Namespace+"/"+claim.Name]); ok {
+			o.Claims = append(o.Claims, mine)
 		}
 	}
 	return o
@@ -116,9 +117,9 @@ func (s *dashboardSource) listOrOwn(ctx context.Context, resource string, into r
 	return true, s.cluster.get(ctx, "/api/v1/namespaces/"+s.namespace+"/"+resource, into)
 }
 
-// dashboardClaim converts a claim; ok is false unless it is the driver's and has a selected node.
-func dashboardClaim(claim *corev1.PersistentVolumeClaim) (dashboard.Claim, bool) {
-	node := claim.Annotations[api.AnnotationSelectedNode]
+// dashboardClaim converts a claim; ok is false unless it is the driver's and its node is known without its PersistentVolume.
+func dashboardClaim(claim *corev1.PersistentVolumeClaim, users []user) (dashboard.Claim, bool) {
+	node := nodeWithoutVolume(claim, users)
 	if api.ProvisionerOf(claim.Annotations) != api.DriverName || node == "" {
 		return dashboard.Claim{}, false
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/report"
 )
@@ -48,7 +47,7 @@ func (c *command) disksCommand() *cobra.Command {
 				return err
 			}
 			rows := diskRows(cluster.answers(cmd.Context(), drivers, nil))
-			return c.printTable(cmd, rows, diskTable(rows, time.Now(), c.settings.wide()))
+			return printRows(&c.settings, cmd.OutOrStdout(), rows, diskTable(rows, time.Now(), c.settings.wide()))
 		}),
 	}
 }
@@ -57,8 +56,8 @@ func (c *command) disksCommand() *cobra.Command {
 func diskRows(answers []answer) []diskRow {
 	rows := []diskRow{}
 	for _, a := range answers {
-		if gap := a.gap(); gap != "" {
-			rows = append(rows, diskRow{Node: a.node, Status: unknown, Text: gap})
+		if why := a.incomplete(); why != "" {
+			rows = append(rows, diskRow{Node: a.node, Status: unknown, Text: why})
 		}
 		if a.err != nil {
 			continue
@@ -105,35 +104,27 @@ func diskRowOf(node string, g report.Group, pv report.PV) diskRow {
 	return r
 }
 
-func diskTable(rows []diskRow, now time.Time, wide bool) *terminal.Table {
-	t := &terminal.Table{Header: []string{"NODE", "DISK", "VG", "SIZE", "USED", "MODEL", "SERIAL", "SLOT", "STATUS"}, Sentences: []string{"STATUS"}, None: "No disks: no node has a volume group."}
+func diskTable(rows []diskRow, now time.Time, wide bool) *table {
+	t := &table{header: []string{"NODE", "DISK", "VG", "SIZE", "USED", "MODEL", "SERIAL", "SLOT", "STATUS"}, none: "No disks: no node has a volume group."}
 	if wide {
-		t.Header = append(t.Header, "LAST SEEN", "VOLUMES", "WWN", "PV UUID", "ACCEPTED")
+		t.header = append(t.header, "LAST SEEN", "VOLUMES", "WWN", "PV UUID", "ACCEPTED")
 	}
 	for _, r := range rows {
-		path, health, used := orDash(r.Disk.Path), terminal.Cell{Text: r.Status, Tone: terminal.Good}, terminal.LevelCell(float64(r.Used), float64(r.Size))
-		used.Tone = terminal.Plain // a full disk is no fault
-		if r.Status == diskMissing || r.Status == diskLost {
-			path = "was " + path
+		path, status, size := r.Disk.Path, r.Status, ""
+		switch r.Status {
+		case diskMissing, diskLost:
+			path = "was " + orDash(path)
+		case unknown:
+			status = r.Text
 		}
-		if r.Status != diskOK {
-			health.Tone = terminal.Bad
+		if known := cmp.Or(r.Size, r.Disk.Size); known > 0 {
+			size = known.String()
 		}
-		if r.Status == unknown {
-			path, health.Text = "-", r.Text
-		}
-		row := []terminal.Cell{{Text: r.Node}, {Text: path}, {Text: orDash(string(r.Group))}, {Text: r.Size.String()}, used, {Text: orDash(r.Disk.Model)},
-			{Text: orDash(r.Disk.Serial)}, {Text: orDash(r.Disk.Slot)}, health}
-		if r.Size == 0 {
-			row[3].Text = "-"
-			if r.Disk.Size > 0 {
-				row[3].Text = r.Disk.Size.String()
-			}
-		}
+		row := []string{r.Node, path, string(r.Group), size, percent(r.Used, r.Size), r.Disk.Model, r.Disk.Serial, r.Disk.Slot, status}
 		if wide {
-			row = append(row, terminal.Cell{Text: age(r.Disk.Seen, now)}, terminal.Cell{Text: orDash(strings.Join(r.Volumes, ","))}, terminal.Cell{Text: orDash(r.Disk.WWN)}, terminal.Cell{Text: orDash(r.PV)}, terminal.Cell{Text: orDash(r.Why)})
+			row = append(row, age(r.Disk.Seen, now), strings.Join(r.Volumes, ","), r.Disk.WWN, r.PV, r.Why)
 		}
-		t.Add(row...)
+		t.add(row...)
 	}
 	return t
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
-	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 )
 
 // finding is one fault, and how to fix it.
@@ -21,7 +20,8 @@ type finding struct {
 	Where string `json:"where"` // a node, an object
 	What  string `json:"what"`
 	Fix   string `json:"fix"`
-	brief bool   // it may hold for a moment in a sound cluster: doctor reports it only if it lasts
+
+	transient bool // it may hold for a moment in a sound cluster: doctor reports it only if it lasts
 }
 
 // diagnosis is doctor's result.
@@ -34,49 +34,46 @@ type diagnosis struct {
 
 // check looks for one kind of fault in the facts.
 type check struct {
-	name string
-	find func(f *facts, found func(where, what, fix string))
+	name      string
+	find      func(f *facts, found func(where, what, fix string))
+	transient bool // its findings may hold for a moment: a process still holds a lock, or a pod is being replaced
 }
 
 // checks are in the order of their findings: causes before their effects.
 var checks = []check{
-	{"driver object", checkDriverObject},
-	{"daemonset", checkDaemonSet},
-	{"missing pods", checkMissingPods},
-	{"sidecars", checkSidecars},
-	{"rights", checkRights},
-	{"nodes ready", checkNodesReady},
-	{"nodes answer", checkNodesAnswer},
-	{"registration", checkRegistration},
-	{"mount propagation", checkPropagation},
-	{"kernel modules", checkModules},
-	{"storage classes", checkClasses},
-	{"groups of classes", checkClassGroups},
-	{"volume groups", checkGroups},
-	{"locks", checkLocks},
-	{"disks", checkDisks},
-	{"thin pools", checkPools},
-	{"conditions", checkConditions},
-	{"invalid tags", checkTags},
-	{"lost volumes", checkLostVolumes},
-	{"lost snapshots", checkLostSnapshots},
-	{"key Secrets", checkKeySecrets},
-	{"snapshots", checkSnapshots},
-	{"capacity", checkCapacity},
-	{"claims", checkClaims},
-	{"waiting pods", checkWaitingPods},
-	{"expansions", checkExpansions},
-	{"waiting snapshots", checkWaitingSnapshots},
-	{"disruption budgets", checkBudgets},
-	{"raw block volumes", checkBlockDevices},
+	{"driver object", checkDriverObject, false},
+	{"daemonset", checkDaemonSet, false},
+	{"missing pods", checkMissingPods, true},
+	{"sidecars", checkSidecars, false},
+	{"rights", checkRights, false},
+	{"nodes ready", checkNodesReady, false},
+	{"nodes answer", checkNodesAnswer, false},
+	{"registration", checkRegistration, true},
+	{"mount propagation", checkPropagation, false},
+	{"kernel modules", checkModules, false},
+	{"storage classes", checkClasses, false},
+	{"groups of classes", checkClassGroups, false},
+	{"volume groups", checkGroups, false},
+	{"locks", checkLocks, true},
+	{"disks", checkDisks, false},
+	{"thin pools", checkPools, false},
+	{"conditions", checkConditions, false},
+	{"invalid tags", checkTags, false},
+	{"lost volumes", checkLostVolumes, true},
+	{"lost snapshots", checkLostSnapshots, true},
+	{"key Secrets", checkKeySecrets, true},
+	{"snapshots", checkSnapshots, false},
+	{"capacity", checkCapacity, true},
+	{"claims", checkClaims, true},
+	{"waiting pods", checkWaitingPods, true},
+	{"expansions", checkExpansions, true},
+	{"waiting snapshots", checkWaitingSnapshots, true},
+	{"disruption budgets", checkBudgets, false},
+	{"raw block volumes", checkBlockDevices, false},
 }
 
-// brief names the checks whose findings may hold for a moment. For example, a process still holds a lock, csi-provisioner has not yet
-// updated the capacity, or a pod is being replaced.
-var brief = []string{"locks", "capacity", "registration", "missing pods", "lost volumes", "lost snapshots", "key Secrets", "claims", "waiting pods", "expansions", "waiting snapshots"}
-
-// briefPause is how long such a finding must last.
-const briefPause = 5 * time.Second
+// transientPause is how long a transient finding must last.
+const transientPause = 5 * time.Second
 
 func (c *command) doctorCommand() *cobra.Command {
 	return &cobra.Command{
@@ -84,14 +81,15 @@ func (c *command) doctorCommand() *cobra.Command {
 		Short: "Check the set-up of the cluster and its nodes, and say what to fix; exit status 1 if anything is found",
 		Args:  cobra.NoArgs,
 		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
-			told, err := cluster.diagnose(cmd.Context(), briefPause)
+			d, err := cluster.diagnose(cmd.Context(), transientPause)
 			if err != nil {
 				return err
 			}
-			if err := c.settings.print(cmd.OutOrStdout(), told, told.write); err != nil {
+			out := cmd.OutOrStdout()
+			if err := c.settings.print(out, d, func(w io.Writer) error { return d.write(w, columns(out)) }); err != nil {
 				return err
 			}
-			if len(told.Findings) > 0 {
+			if len(d.Findings) > 0 {
 				return errFound
 			}
 			return nil
@@ -99,14 +97,14 @@ func (c *command) doctorCommand() *cobra.Command {
 	}
 }
 
-// diagnose runs all checks. If a brief finding results, it runs them again after the pause.
+// diagnose runs all checks. If a transient finding results, it runs them again after the pause.
 func (c *cluster) diagnose(ctx context.Context, pause time.Duration) (*diagnosis, error) {
 	f, err := c.gather(ctx)
 	if err != nil {
 		return nil, err
 	}
 	first := examine(f)
-	if !slices.ContainsFunc(first.Findings, func(x finding) bool { return x.brief }) {
+	if !slices.ContainsFunc(first.Findings, func(x finding) bool { return x.transient }) {
 		return first, nil
 	}
 	select {
@@ -120,17 +118,17 @@ func (c *cluster) diagnose(ctx context.Context, pause time.Duration) (*diagnosis
 	return lasting(first, examine(f)), nil
 }
 
-// lasting returns the second diagnosis without the brief findings that the first does not have.
+// lasting returns the second diagnosis without the transient findings that the first does not have.
 func lasting(first, second *diagnosis) *diagnosis {
 	second.Findings = slices.DeleteFunc(second.Findings, func(x finding) bool {
-		return x.brief && !slices.ContainsFunc(first.Findings, func(y finding) bool { return x.Check == y.Check && x.Where == y.Where })
+		return x.transient && !slices.ContainsFunc(first.Findings, func(y finding) bool { return x.Check == y.Check && x.Where == y.Where })
 	})
 	return second
 }
 
 // examine runs all checks.
 func examine(f *facts) *diagnosis {
-	d := &diagnosis{Nodes: len(f.pods), Checks: len(checks), Findings: []finding{}, Unread: slices.Clone(f.unread)}
+	d := &diagnosis{Nodes: len(f.drivers), Checks: len(checks), Findings: []finding{}, Unread: slices.Clone(f.unread)}
 	for _, a := range f.answering() {
 		for _, text := range a.page.Unknown {
 			d.Unread = append(d.Unread, a.node+": "+text)
@@ -138,34 +136,28 @@ func examine(f *facts) *diagnosis {
 	}
 	for _, c := range checks {
 		c.find(f, func(where, what, fix string) {
-			d.Findings = append(d.Findings, finding{Check: c.name, Where: where, What: what, Fix: fix, brief: slices.Contains(brief, c.name)})
+			d.Findings = append(d.Findings, finding{Check: c.name, Where: where, What: what, Fix: fix, transient: c.transient})
 		})
 	}
 	return d
 }
 
-// write prints each finding as a paragraph.
-func (d *diagnosis) write(w io.Writer, s screen) error {
+// write prints each finding as a paragraph, in lines of at most width columns; 0: no limit.
+func (d *diagnosis) write(w io.Writer, width int) error {
 	var b strings.Builder
 	for _, x := range d.Findings {
-		head := printable.Text(x.Where)
-		if s.colour {
-			head = string(terminal.Bad) + head + terminal.ToneEnd
-		}
-		fmt.Fprintf(&b, "%s (%s)\n", head, x.Check)
-		wrap(&b, "    ", x.What, s.width)
-		wrap(&b, "    -> ", x.Fix, s.width)
+		fmt.Fprintf(&b, "%s (%s)\n", printable.Text(x.Where), x.Check)
+		wrap(&b, "    ", x.What, width)
+		wrap(&b, "    -> ", x.Fix, width)
 	}
 	for _, text := range d.Unread {
-		wrap(&b, "not checked: ", text, s.width)
+		wrap(&b, "not checked: ", text, width)
 	}
 	verdict := "nothing is wrong"
 	if n := len(d.Findings); n > 0 {
 		verdict = fmt.Sprintf("%d found", n)
 	} else if len(d.Unread) > 0 {
 		verdict = "nothing is wrong in what could be checked"
-	} else if s.colour {
-		verdict = string(terminal.Good) + verdict + terminal.ToneEnd
 	}
 	nodes := fmt.Sprint(d.Nodes, " nodes")
 	if d.Nodes == 1 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -14,7 +13,6 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
-	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
 )
@@ -41,17 +39,17 @@ func (c *command) drainCheckCommand() *cobra.Command {
 			return c.completeNodes(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, args []string) error {
-			rows, silent, err := cluster.leftOn(cmd.Context(), args[0])
+			rows, incomplete, err := cluster.leftOn(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			if silent != nil {
-				cmd.PrintErrf("note: the node's report is incomplete; the list has what the API server and the node report: %s\n", printable.Text(silent.Error()))
+			if incomplete != nil {
+				cmd.PrintErrf("note: the node's report is incomplete; the list has what the API server and the node report: %s\n", printable.Text(incomplete.Error()))
 			}
-			if err := c.settings.print(cmd.OutOrStdout(), rows, func(w io.Writer, s screen) error { return writeLeft(w, s, args[0], rows, silent) }); err != nil {
+			if err := printRows(&c.settings, cmd.OutOrStdout(), rows, leftTable(rows, args[0], incomplete)); err != nil {
 				return err
 			}
-			return drainable(rows, silent)
+			return drainable(rows, incomplete)
 		}),
 	}
 }
@@ -60,26 +58,14 @@ func (c *command) drainCheckCommand() *cobra.Command {
 var errNoDriverThere = errors.New("no driver pod runs on the node")
 
 // drainable returns nil if no data stays on the node, and an error if an incomplete report leaves that open.
-func drainable(rows []leftRow, silent error) error {
+func drainable(rows []leftRow, incomplete error) error {
 	switch {
 	case len(rows) > 0:
 		return errFound
-	case silent != nil && !errors.Is(silent, errNoDriverThere):
-		return fmt.Errorf("cannot determine whether data stays on the node: %w", silent)
+	case incomplete != nil && !errors.Is(incomplete, errNoDriverThere):
+		return fmt.Errorf("cannot determine whether data stays on the node: %w", incomplete)
 	}
 	return nil
-}
-
-func writeLeft(w io.Writer, s screen, node string, rows []leftRow, silent error) error {
-	if len(rows) == 0 && silent != nil {
-		_, err := fmt.Fprintf(w, "The API server has no volume of nodelvm on %s; the node did not report what is on its disks.\n", node)
-		return err
-	}
-	if len(rows) == 0 {
-		_, err := fmt.Fprintf(w, "No data of nodelvm stays on %s.\n", node)
-		return err
-	}
-	return leftTable(rows).Write(w, s.width, s.colour)
 }
 
 // completeNodes returns the nodes with the driver, or none if it cannot list them.
@@ -100,8 +86,8 @@ func (c *command) completeNodes(ctx context.Context) (names []cobra.Completion) 
 	return names
 }
 
-// leftOn lists what stays on the node; silent says why its disks may hold more.
-func (c *cluster) leftOn(ctx context.Context, node string) (rows []leftRow, silent, err error) {
+// leftOn lists what stays on the node; incomplete says why its disks may hold more.
+func (c *cluster) leftOn(ctx context.Context, node string) (rows []leftRow, incomplete, err error) {
 	volumes, err := c.volumes(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -126,14 +112,14 @@ func (c *cluster) leftOn(ctx context.Context, node string) (rows []leftRow, sile
 	}
 	drivers = slices.DeleteFunc(drivers, func(pod corev1.Pod) bool { return pod.Spec.NodeName != node })
 	answers := c.answers(ctx, drivers, nil)
-	return leftRows(node, volumes, usersOf(pods), contents, answers), incomplete(answers), nil
+	return leftRows(node, volumes, usersOf(pods), contents, answers), incompleteOf(answers), nil
 }
 
-// incomplete returns why the answers of a node's driver pods may lack a volume, or nil if each lists all that is on the disks.
-func incomplete(answers []answer) error {
+// incompleteOf returns why the answers of a node's driver pods may lack a volume, or nil if each lists all that is on the disks.
+func incompleteOf(answers []answer) error {
 	for _, a := range answers {
-		if gap := a.gap(); gap != "" {
-			return errors.New(gap)
+		if why := a.incomplete(); why != "" {
+			return errors.New(why)
 		}
 	}
 	if len(answers) == 0 {
@@ -217,14 +203,17 @@ func leftUnlisted(a answer, listed map[string]bool) (rows []leftRow) {
 	return rows
 }
 
-func leftTable(rows []leftRow) *terminal.Table {
-	t := &terminal.Table{Header: []string{"KIND", "NAME", "POD", "VOLUME", "SIZE", "NOTE"}, Sentences: []string{"NOTE"}}
+func leftTable(rows []leftRow, node string, incomplete error) *table {
+	t := &table{header: []string{"KIND", "NAME", "POD", "VOLUME", "SIZE", "NOTE"}, none: "No data of nodelvm stays on " + node + "."}
+	if incomplete != nil {
+		t.none = "The API server has no volume of nodelvm on " + node + "; the node did not report what is on its disks."
+	}
 	for _, r := range rows {
-		size := "-"
+		size := ""
 		if r.Size != nil {
 			size = r.Size.String()
 		}
-		t.Add(terminal.Cell{Text: r.Kind}, terminal.Cell{Text: r.Name}, terminal.Cell{Text: orDash(strings.Join(r.Pods, ","))}, terminal.Cell{Text: r.Volume}, terminal.Cell{Text: size}, terminal.Cell{Text: r.Note})
+		t.add(r.Kind, r.Name, strings.Join(r.Pods, ","), r.Volume, size, r.Note)
 	}
 	return t
 }

@@ -151,11 +151,11 @@ func TestDrainCheckOfTwoPods(t *testing.T) {
 	}
 	failed := answer{node: "node-1", pod: "a", err: errors.New("its pod a is Pending")}
 	for name, list := range map[string][]answer{"first": {failed, full}, "last": {full, failed}} {
-		if err := drainable(nil, incomplete(list)); err == nil || !strings.Contains(err.Error(), "its pod a is Pending") {
+		if err := drainable(nil, incompleteOf(list)); err == nil || !strings.Contains(err.Error(), "its pod a is Pending") {
 			t.Errorf("the %s of two does not answer: %v", name, err)
 		}
 	}
-	if err := incomplete([]answer{full, empty}); err != nil {
+	if err := incompleteOf([]answer{full, empty}); err != nil {
 		t.Errorf("both answer: %v", err)
 	}
 	list := []answer{failed, full}

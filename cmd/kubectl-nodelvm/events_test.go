@@ -22,10 +22,10 @@ func TestEventsAreBounded(t *testing.T) {
 // TestEventfulObjectsAreBounded: doctor reads the events of a limited number of objects.
 func TestEventfulObjectsAreBounded(t *testing.T) {
 	f, w := sound(), waitingShop()
-	f.nodes, f.users = w.nodes, w.pods
+	f.nodes, f.pods = w.nodes, w.pods
 	for range 100 {
 		f.claims = append(f.claims, w.claims[0], expandedClaim("data-db-0", "pvc-1", "20Gi", "10Gi"))
-		f.users = append(f.users, unscheduled("data-db-0", "db-0"))
+		f.pods = append(f.pods, unscheduled("data-db-0", "db-0"))
 	}
 	if n := len(f.eventful()); n != 4*claimsReported {
 		t.Errorf("%d objects, want %d", n, 4*claimsReported)

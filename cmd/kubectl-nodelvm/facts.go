@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,28 +15,32 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// facts are the only input of doctor's checks.
+// facts are the only input of doctor's checks, and of what why explains. The first part is read for both: for doctor of all namespaces, for
+// why of one.
 type facts struct {
+	drivers      []corev1.Pod // the driver's
+	answers      []answer
+	classes      []storagev1.StorageClass  // the driver's
+	otherClasses []storagev1.StorageClass  // of other drivers
+	keyPolicy    *keyPolicy                // nil: no class is encrypted, or no policy restricts its volumes
+	volumes      []corev1.PersistentVolume // the driver's
+	contents     []content                 // the driver's
+	nodes        []corev1.Node
+	claims       []corev1.PersistentVolumeClaim
+	pods         []corev1.Pod        // also those of other drivers' volumes
+	snapshots    []namespaceSnapshot // also those of other drivers' volumes
+	events       map[types.UID][]corev1.Event
+	unexplained  []string // sentences: what could not be read of why claims and pods wait
+	now          time.Time
+
 	driver      *storagev1.CSIDriver // nil: there is none
 	daemonSet   *appsv1.DaemonSet    // nil: there is none
-	pods        []corev1.Pod         // the driver's
 	csiNodes    []storagev1.CSINode
-	classes     []storagev1.StorageClass // the driver's
 	capacities  []storagev1.CSIStorageCapacity
-	volumes     []corev1.PersistentVolume // the driver's
-	snapshots   bool                      // the cluster has the snapshot API
-	contents    []content                 // the driver's
-	controllers []appsv1.Deployment       // that run a snapshot-controller
-	nodes       []corev1.Node
-	claims      []corev1.PersistentVolumeClaim // of all namespaces
-	users       []corev1.Pod                   // of all namespaces
-	taken       []namespaceSnapshot            // VolumeSnapshots of all namespaces
-	budgets     []policyv1.PodDisruptionBudget // of all namespaces
-	denied      []right                        // of the driver's account
-	answers     []answer
-	events      map[types.UID][]corev1.Event // about the objects of eventful
-	now         time.Time
-	keyPolicy   *keyPolicy      // nil: no class is encrypted, or no policy restricts its volumes
+	snapshotAPI bool                // the cluster has it
+	controllers []appsv1.Deployment // that run a snapshot-controller
+	budgets     []policyv1.PodDisruptionBudget
+	denied      []right         // of the driver's account
 	keyFaults   []keyFault      // of Secrets
 	unread      []string        // sentences: what could not be read, and why
 	unreadable  map[string]bool // what could not be read: its absence is no finding
@@ -49,30 +52,28 @@ const (
 	theDaemonSets = "DaemonSets"
 	theCSINodes   = "CSINodes"
 	theCapacities = "CSIStorageCapacities"
-	theEvents     = "events"
 )
 
-// gather reads the facts, and records what it may not read.
+// gather reads the facts for doctor, and records what it may not read.
 func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	f := &facts{unreadable: map[string]bool{}, now: time.Now()}
-	pods, err := c.drivers(ctx)
-	if err != nil {
+	var err error
+	if f.drivers, err = c.drivers(ctx); err != nil {
 		return nil, err // the user may read nothing, or the API server does not answer
 	}
-	f.pods = pods
 	read := func(what string, err error) {
 		if err != nil {
 			f.unread, f.unreadable[what] = append(f.unread, what+": "+err.Error()), true
 		}
 	}
-	f.classes, err = c.classes(ctx)
+	f.classes, f.otherClasses, err = c.classes(ctx)
 	read("storage classes", err)
 	f.volumes, err = c.volumes(ctx)
 	read("PersistentVolumes", err)
-	f.contents, f.snapshots, err = c.contents(ctx)
+	f.contents, f.snapshotAPI, err = c.contents(ctx)
 	read("VolumeSnapshotContents", err)
 	f.keyPolicy, err = c.readKeyPolicy(ctx, f.classes)
-	read("the admission policy "+restrictionPolicy, err)
+	read(theKeyPolicy, err)
 	read(theDriver, c.readDriver(ctx, f))
 	read(theDaemonSets, c.readDaemonSet(ctx, f))
 	read("Deployments", c.readControllers(ctx, f))
@@ -82,26 +83,69 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	var capacities storagev1.CSIStorageCapacityList
 	read(theCapacities, c.get(ctx, "/apis/storage.k8s.io/v1/csistoragecapacities", &capacities))
 	f.capacities = capacities.Items
-	read("nodes, claims, pods and VolumeSnapshots", c.readClaims(ctx, f))
+	read("nodes, claims, pods and VolumeSnapshots", c.readClaims(ctx, f, ""))
 	read("the Secrets of encrypted volumes", c.readKeySecrets(ctx, f))
 	var budgets policyv1.PodDisruptionBudgetList
 	read("PodDisruptionBudgets", c.get(ctx, "/apis/policy/v1/poddisruptionbudgets", &budgets))
 	f.budgets = budgets.Items
 	f.denied, err = c.deniedRights(ctx, f)
 	read("the rights of the driver's account", err)
-	f.answers = c.answers(ctx, f.pods, f.classes)
-	f.events, err = c.eventsOf(ctx, f.eventful())
-	read(theEvents, err)
+	f.answers = c.answers(ctx, f.drivers, f.classes)
+	if f.events, err = c.eventsOf(ctx, f.eventful()); err != nil {
+		read("events", err)
+		f.unexplained = f.unread
+	}
 	return f, nil
 }
 
-// readClaims reads the objects that explain why claims wait. It sets none of them if it cannot read one.
-func (c *cluster) readClaims(ctx context.Context, f *facts) error {
-	w, err := c.claimFacts(ctx, "")
+// gatherOf reads the facts that explain the claims and pods of a namespace, except the events about them. It needs them all, except the
+// policy.
+func (c *cluster) gatherOf(ctx context.Context, namespace string) (*facts, error) {
+	f := &facts{now: time.Now()}
+	err := c.readClaims(ctx, f, namespace)
 	if err == nil {
-		f.nodes, f.claims, f.users, f.taken = w.nodes, w.claims, w.pods, w.snapshots
+		f.contents, _, err = c.contents(ctx)
 	}
-	return err
+	if err == nil {
+		f.volumes, err = c.volumes(ctx)
+	}
+	if err == nil {
+		f.classes, f.otherClasses, err = c.classes(ctx)
+	}
+	if err == nil {
+		f.drivers, err = c.drivers(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f.keyPolicy, err = c.readKeyPolicy(ctx, f.classes); err != nil {
+		f.unexplained = append(f.unexplained, theKeyPolicy+": "+err.Error())
+	}
+	f.answers = c.answers(ctx, f.drivers, f.classes)
+	return f, nil
+}
+
+// readClaims reads the nodes, and the claims, pods and snapshots of a namespace, or of all: together they explain why claims wait. It sets
+// none of them if it cannot read one.
+func (c *cluster) readClaims(ctx context.Context, f *facts, namespace string) error {
+	var claims corev1.PersistentVolumeClaimList
+	if err := c.api.Get().NamespaceIfScoped(namespace, namespace != "").Resource("persistentvolumeclaims").Do(ctx).Into(&claims); err != nil {
+		return err
+	}
+	var nodes corev1.NodeList
+	if err := c.get(ctx, "/api/v1/nodes", &nodes); err != nil {
+		return err
+	}
+	pods, err := c.pods(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	snapshots, err := c.namespaceSnapshots(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	f.nodes, f.claims, f.pods, f.snapshots = nodes.Items, claims.Items, pods, snapshots
+	return nil
 }
 
 func (c *cluster) readDriver(ctx context.Context, f *facts) error {
@@ -113,14 +157,14 @@ func (c *cluster) readDriver(ctx context.Context, f *facts) error {
 	return ignoreNotFound(err)
 }
 
-// readDaemonSet needs f.pods.
+// readDaemonSet needs f.drivers.
 func (c *cluster) readDaemonSet(ctx context.Context, f *facts) error {
 	var list appsv1.DaemonSetList
 	if err := c.api.Get().AbsPath("/apis/apps/v1/daemonsets").Param("labelSelector", driverPods).Do(ctx).Into(&list); err != nil {
 		return err
 	}
 	var err error
-	f.daemonSet, err = driverSet(list.Items, f.pods)
+	f.daemonSet, err = driverSet(list.Items, f.drivers)
 	return err
 }
 
@@ -140,11 +184,7 @@ func (c *cluster) readControllers(ctx context.Context, f *facts) error {
 
 // snapshotController returns the snapshot-controller's container in a Deployment, or nil if there is none.
 func snapshotController(d *appsv1.Deployment) *corev1.Container {
-	i := slices.IndexFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(c.Image, "/snapshot-controller") })
-	if i < 0 {
-		return nil
-	}
-	return &d.Spec.Template.Spec.Containers[i]
+	return find(d.Spec.Template.Spec.Containers, func(c *corev1.Container) bool { return strings.Contains(c.Image, "/snapshot-controller") })
 }
 
 func ignoreNotFound(err error) error {
@@ -159,12 +199,7 @@ func (f *facts) container(name string) *corev1.Container {
 	if f.daemonSet == nil {
 		return nil
 	}
-	containers := f.daemonSet.Spec.Template.Spec.Containers
-	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &containers[i]
+	return find(f.daemonSet.Spec.Template.Spec.Containers, func(c *corev1.Container) bool { return c.Name == name })
 }
 
 // account returns the driver's namespace and service account; ok is false without a DaemonSet.

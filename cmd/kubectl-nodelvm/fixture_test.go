@@ -28,10 +28,10 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // sound returns the facts of a cluster without faults: two nodes, a linear and a thin class, two volumes, a snapshot.
 func sound() *facts {
 	f := &facts{
-		now:       now,
-		driver:    &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(false), StorageCapacity: ptr.To(true)}},
-		daemonSet: soundDaemonSet(),
-		snapshots: true,
+		now:         now,
+		driver:      &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(false), StorageCapacity: ptr.To(true)}},
+		daemonSet:   soundDaemonSet(),
+		snapshotAPI: true,
 		controllers: []appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "snapshot-controller"},
 			Spec: appsv1.DeploymentSpec{Template: template(corev1.Container{Name: "c", Image: "registry.k8s.io/sig-storage/snapshot-controller:v8.7.0",
 				Args: []string{"--leader-election=true", "--enable-distributed-snapshotting=true"}})}}},
@@ -43,7 +43,7 @@ func sound() *facts {
 		contents: []content{snapshot("snap-1", "node-2", vg2)},
 	}
 	for _, name := range []string{"node-1", "node-2"} {
-		f.pods = append(f.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "nodelvm-system", Name: "nodelvm-" + name},
+		f.drivers = append(f.drivers, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "nodelvm-system", Name: "nodelvm-" + name},
 			Spec: corev1.PodSpec{NodeName: name}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
 				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}})
 		f.csiNodes = append(f.csiNodes, storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name},

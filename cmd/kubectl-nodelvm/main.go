@@ -15,24 +15,24 @@
 //	dashboard,             the command that serves package dashboard's page, and the page's source
 //	dashboardsource
 //	version                the versions of the plugin and of the drivers
-//	output                 the flags of all commands, and the output formats
+//	output, table          the flags of all commands, the output formats, and tables as kubectl prints them
 //
-// Package terminal prints tables; package printable escapes texts for a terminal or a shell.
+// Package printable escapes texts for a terminal or a shell.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
-	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 )
 
 // version is set by the linker: -X main.version=v0.1.0.
@@ -85,12 +85,31 @@ func newCommand() (*command, *cobra.Command) {
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "path of the kubeconfig file (default: KUBECONFIG, or ~/.kube/config)")
-	clientcmd.BindOverrideFlags(overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	bindConnection(overrides, flags)
 	c.settings.bind(root)
-	root.AddCommand(c.nodesCommand(), ofAllNamespaces(c.volumesCommand()), c.disksCommand(), ofAllNamespaces(c.snapshotsCommand()), c.orphansCommand(), c.drainCheckCommand(),
+	root.AddCommand(c.nodesCommand(), ofAllNamespaces(c.volumesCommand()), c.disksCommand(), ofAllNamespaces(c.snapshotsCommand()), ofAllNamespaces(c.orphansCommand()), c.drainCheckCommand(),
 		c.whyCommand(), c.doctorCommand(), c.dashboardCommand(), c.versionCommand())
 	root.SetOut(os.Stdout)
 	return c, root
+}
+
+// bindConnection adds kubectl's flags for the API server and its user. They are those of package clientcmd, and two that only kubectl's
+// own packages add; these would link code for building objects.
+func bindConnection(overrides *clientcmd.ConfigOverrides, flags *pflag.FlagSet) {
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.ClusterOverrideFlags.APIServer.ShortName = "s"
+	clientcmd.BindOverrideFlags(overrides, flags, names)
+	flags.Func("as-user-extra", "User extras to impersonate for the operation, KEY=VALUE; this flag can be repeated", func(text string) error {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok || key == "" {
+			return errors.New("give KEY=VALUE")
+		}
+		if overrides.AuthInfo.ImpersonateUserExtra == nil {
+			overrides.AuthInfo.ImpersonateUserExtra = map[string][]string{}
+		}
+		overrides.AuthInfo.ImpersonateUserExtra[key] = append(overrides.AuthInfo.ImpersonateUserExtra[key], value)
+		return nil
+	})
 }
 
 // onCluster returns a subcommand's RunE, which calls run with the cluster that the flags name.
@@ -102,14 +121,6 @@ func (c *command) onCluster(run func(*cobra.Command, *cluster, []string) error) 
 		}
 		return run(cmd, cluster, args)
 	}
-}
-
-// printTable prints a subcommand's rows, as a table unless the flags say otherwise.
-func (c *command) printTable(cmd *cobra.Command, rows any, t *terminal.Table) error {
-	return c.settings.print(cmd.OutOrStdout(), rows, func(w io.Writer, s screen) error {
-		t.Bars = s.bars
-		return t.Write(w, s.width, s.colour)
-	})
 }
 
 // connect returns a client for the cluster that the flags name; it sends no request.

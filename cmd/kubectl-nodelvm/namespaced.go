@@ -58,19 +58,19 @@ func claimRowsOf(claims []corev1.PersistentVolumeClaim, users map[string][]user,
 		if size.IsZero() {
 			size = claim.Spec.Resources.Requests[corev1.ResourceStorage]
 		}
-		row := volumeRow{Claim: key, Node: claim.Annotations[api.AnnotationSelectedNode], Size: lvm.Bytes(size.Value()), PV: claim.Spec.VolumeName,
+		row := volumeRow{Claim: key, Node: nodeWithoutVolume(&claim, users[key]), Size: lvm.Bytes(size.Value()), PV: claim.Spec.VolumeName,
 			Class: api.ClassOf(claim.Annotations, claim.Spec.StorageClassName), Created: claim.CreationTimestamp.Time}
 		for _, u := range users[key] {
 			row.Pods = append(row.Pods, u.name)
 		}
 		if claim.Status.Phase != corev1.ClaimBound {
-			row.sick(strings.ToLower(string(claim.Status.Phase)), "the claim has no volume")
+			row.addStatus(strings.ToLower(string(claim.Status.Phase)), "the claim has no volume")
 		}
 		if e := lastWarning(events, claim.UID); e != nil {
-			row.sick(e.Reason, e.Message)
+			row.addStatus(e.Reason, e.Message)
 		}
-		if len(row.Health) == 0 {
-			row.Health = []string{healthy}
+		if len(row.Status) == 0 {
+			row.Status = []string{healthy}
 		}
 		rows = append(rows, row)
 	}

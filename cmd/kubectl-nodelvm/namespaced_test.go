@@ -28,7 +28,8 @@ func eventAbout(claim, kind, reason string, at time.Time) corev1.Event {
 	return corev1.Event{InvolvedObject: corev1.ObjectReference{UID: types.UID("uid-" + claim)}, Type: kind, Reason: reason, Message: "text", LastTimestamp: metav1.NewTime(at)}
 }
 
-// TestClaimsOfOneNamespace: the rows are the driver's claims, with their pods, and with the last event if it is a warning.
+// TestClaimsOfOneNamespace: the rows are the driver's claims, with their pods, and with the last event if it is a warning. The node of a
+// bound claim is that of its pod, which another than the selected one may be, or unknown.
 func TestClaimsOfOneNamespace(t *testing.T) {
 	waiting := boundClaim("waiting", api.DriverName)
 	waiting.Spec.VolumeName, waiting.Status = "", corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
@@ -37,17 +38,19 @@ func TestClaimsOfOneNamespace(t *testing.T) {
 		eventAbout("data-db-0", corev1.EventTypeNormal, "VolumeDegradedResolved", now.Add(-time.Hour)), eventAbout("data-db-0", corev1.EventTypeWarning, "VolumeDegraded", now),
 		eventAbout("repaired", corev1.EventTypeWarning, "VolumeDegraded", now.Add(-time.Hour)), eventAbout("repaired", corev1.EventTypeNormal, "VolumeDegradedResolved", now),
 	}
-	rows := claimRowsOf(claims, usersOf(podsOfShop()), events)
+	pods := podsOfShop()
+	pods[0].Spec.NodeName, pods[0].Status.Phase = "node-2", corev1.PodRunning
+	rows := claimRowsOf(claims, usersOf(pods), events)
 	if len(rows) != 3 {
 		t.Fatalf("rows %+v", rows)
 	}
-	if r := rows[0]; r.Claim != "shop/data-db-0" || !slices.Equal(r.Pods, []string{"db-0"}) || r.Node != "node-1" || r.Class != "local" || r.Size != 2*GiB || !slices.Equal(r.Health, []string{"VolumeDegraded"}) {
+	if r := rows[0]; r.Claim != "shop/data-db-0" || !slices.Equal(r.Pods, []string{"db-0"}) || r.Node != "node-2" || r.Class != "local" || r.Size != 2*GiB || !slices.Equal(r.Status, []string{"VolumeDegraded"}) {
 		t.Errorf("the degraded one is %+v", r)
 	}
-	if r := rows[1]; r.Claim != "shop/repaired" || !slices.Equal(r.Health, []string{healthy}) {
+	if r := rows[1]; r.Claim != "shop/repaired" || r.Node != "" || !slices.Equal(r.Status, []string{healthy}) {
 		t.Errorf("the repaired one is %+v", r)
 	}
-	if r := rows[2]; r.Size != GiB || !slices.Equal(r.Health, []string{"pending"}) {
+	if r := rows[2]; r.Size != GiB || r.Node != "node-1" || !slices.Equal(r.Status, []string{"pending"}) {
 		t.Errorf("the waiting one is %+v", r)
 	}
 }

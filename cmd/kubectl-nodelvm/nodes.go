@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/report"
 )
@@ -25,6 +24,8 @@ type nodeReport struct {
 	Conditions []report.Condition `json:"conditions,omitempty"`
 	Lost       []lostGroup        `json:"lostVolumeGroups,omitempty"`
 }
+
+func (r nodeReport) object() string { return "node/" + r.Node }
 
 // lostGroup is a volume group that the driver knew on its node and that is not there any more.
 type lostGroup struct {
@@ -48,7 +49,7 @@ func (c *command) nodesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.printTable(cmd, reports, nodeTable(reports, c.settings.wide()))
+			return printRows(&c.settings, cmd.OutOrStdout(), reports, nodeTable(reports, c.settings.wide()))
 		}),
 	}
 }
@@ -58,7 +59,7 @@ func (c *cluster) nodeReports(ctx context.Context) ([]nodeReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	classes, err := c.classes(ctx)
+	classes, _, err := c.classes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -122,30 +123,28 @@ func wipingIn(volumes []report.Volume, group lvm.VGUUID) map[string]lvm.Bytes {
 	return sum
 }
 
-// nodeTable has a row for each group, lost ones included, and one for a node without a group. It fits 80 columns with any number of classes.
-func nodeTable(reports []nodeReport, wide bool) *terminal.Table {
-	t := &terminal.Table{Header: []string{"NODE", "VG", "SIZE", "FREE", "USED", "WIPING", "MAX VOLUME", "STATUS"}, Sentences: []string{"STATUS"}}
+// nodeTable has a row for each group, lost ones included, and one for a node without a group.
+func nodeTable(reports []nodeReport, wide bool) *table {
+	t := &table{header: []string{"NODE", "VG", "SIZE", "FREE", "USED", "WIPING", "MAX VOLUME", "STATUS"}}
 	if wide {
-		t.Header = append(t.Header, "VERSION", "MAX VOLUME BY CLASS", "WIPING BY NAMESPACE", "TAGS", "PVS", "THIN POOLS", "METADATA", "VG UUID")
+		t.header = append(t.header, "VERSION", "MAX VOLUME BY CLASS", "WIPING BY NAMESPACE", "TAGS", "PVS", "THIN POOLS", "METADATA", "VG UUID")
 	}
 	for _, r := range reports {
 		if len(r.Groups)+len(r.Lost) == 0 {
-			t.Add(rowWithoutGroup(r, "-", cmp.Or(r.Error+r.NotReady, "no volume group"), "-")[:len(t.Header)]...)
+			t.add(rowWithoutGroup(r, "", cmp.Or(r.Error+r.NotReady, "no volume group"), "")[:len(t.header)]...)
 		}
 		for _, g := range r.Groups {
-			row := []terminal.Cell{{Text: r.Node}, {Text: string(g.Name)}, {Text: g.Size.String()}, {Text: g.Free.String()}, terminal.LevelCell(float64(g.Size-g.Free), float64(g.Size)),
-				{Text: wipingWords(g.Wiping)}, {Text: largestWords(g.Largest)}, groupHealth(r, g)}
+			row := []string{r.Node, string(g.Name), g.Size.String(), g.Free.String(), percent(g.Size-g.Free, g.Size), wipingWords(g.Wiping), largestWords(g.Largest), groupStatus(r, g)}
 			if wide {
-				row = append(row, terminal.Cell{Text: r.Version}, terminal.Cell{Text: sizeWords(g.Largest)}, terminal.Cell{Text: sizeWords(g.Wiping)}, terminal.Cell{Text: orDash(strings.Join(g.Tags, ","))},
-					terminal.Cell{Text: strconv.Itoa(g.Disks)}, terminal.Cell{Text: poolWords(g.Pools)},
-					terminal.Cell{Text: share(g.MetadataSize-g.MetadataFree, g.MetadataSize) + " of " + g.MetadataSize.String()}, terminal.Cell{Text: string(g.UUID)})
+				row = append(row, r.Version, sizeWords(g.Largest), sizeWords(g.Wiping), strings.Join(g.Tags, ","), strconv.Itoa(g.Disks), poolWords(g.Pools),
+					percent(g.MetadataSize-g.MetadataFree, g.MetadataSize)+" of "+g.MetadataSize.String(), string(g.UUID))
 			}
-			t.Add(row...)
+			t.add(row...)
 		}
 		for _, l := range r.Lost {
 			found := conditionsOf(r, report.Group{Name: l.Name, UUID: l.UUID})
 			found[groupLost] = true
-			t.Add(rowWithoutGroup(r, string(l.Name), words(found), string(l.UUID))[:len(t.Header)]...)
+			t.add(rowWithoutGroup(r, string(l.Name), words(found), string(l.UUID))[:len(t.header)]...)
 		}
 	}
 	return t
@@ -155,18 +154,14 @@ func nodeTable(reports []nodeReport, wide bool) *terminal.Table {
 const groupLost = "lost"
 
 // rowWithoutGroup is the row, with all columns, for what is not on the node.
-func rowWithoutGroup(r nodeReport, group, status, uuid string) []terminal.Cell {
-	row := []terminal.Cell{{Text: r.Node}, {Text: group}}
-	row = append(row, slices.Repeat([]terminal.Cell{{Text: "-"}}, 5)...)
-	row = append(row, terminal.Cell{Text: status, Tone: terminal.Bad}, terminal.Cell{Text: orDash(r.Version)})
-	row = append(row, slices.Repeat([]terminal.Cell{{Text: "-"}}, 6)...)
-	return append(row, terminal.Cell{Text: orDash(uuid)})
+func rowWithoutGroup(r nodeReport, group, status, uuid string) []string {
+	return []string{r.Node, group, "", "", "", "", "", status, r.Version, "", "", "", "", "", "", uuid}
 }
 
-// largestWords returns the largest volume that any class can get, or "-" if the group serves no class.
+// largestWords returns the largest volume that any class can get, or "" if the group serves no class.
 func largestWords(sizes map[string]lvm.Bytes) string {
 	if len(sizes) == 0 {
-		return "-"
+		return ""
 	}
 	return slices.Max(slices.Collect(maps.Values(sizes))).String()
 }
@@ -177,7 +172,7 @@ func sizeWords(sizes map[string]lvm.Bytes) string {
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
 		words = append(words, name+"="+sizes[name].String())
 	}
-	return orDash(strings.Join(words, ", "))
+	return strings.Join(words, ", ")
 }
 
 // wipingWords returns the total size of all namespaces' deleted volumes.
@@ -187,7 +182,7 @@ func wipingWords(wiping map[string]lvm.Bytes) string {
 		sum += size
 	}
 	if sum == 0 {
-		return "-"
+		return ""
 	}
 	return sum.String()
 }
@@ -195,13 +190,13 @@ func wipingWords(wiping map[string]lvm.Bytes) string {
 func poolWords(pools []report.Pool) string {
 	var words []string
 	for _, p := range pools {
-		words = append(words, p.Name+" "+share(p.Used, p.Size)+" of "+p.Size.String())
+		words = append(words, p.Name+" "+percent(p.Used, p.Size)+" of "+p.Size.String())
 	}
-	return orDash(strings.Join(words, ", "))
+	return strings.Join(words, ", ")
 }
 
-// groupHealth lists the conditions of a group and of its volumes; doctor explains them.
-func groupHealth(r nodeReport, g groupReport) terminal.Cell {
+// groupStatus lists the conditions of a group and of its volumes; doctor explains them.
+func groupStatus(r nodeReport, g groupReport) string {
 	found := conditionsOf(r, g.Group)
 	if g.Problem != "" && len(found) == 0 {
 		found[string(lvm.ConditionVolumeGroupUnusable)] = true
@@ -209,10 +204,7 @@ func groupHealth(r nodeReport, g groupReport) terminal.Cell {
 	if r.NotReady != "" {
 		found["not ready"] = true
 	}
-	if len(found) == 0 {
-		return terminal.Cell{Text: "ok", Tone: terminal.Good}
-	}
-	return terminal.Cell{Text: words(found), Tone: terminal.Bad}
+	return cmp.Or(words(found), healthy)
 }
 
 // conditionsOf returns what is wrong with a group and its volumes.
@@ -227,18 +219,3 @@ func conditionsOf(r nodeReport, g report.Group) map[string]bool {
 }
 
 func words(found map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(found)), ",") }
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-// share returns a part of a whole in percent, rounded down.
-func share(part, whole lvm.Bytes) string {
-	if whole <= 0 {
-		return "0%"
-	}
-	return strconv.FormatFloat(float64(int64(100*(float64(part)/float64(whole)))), 'f', -1, 64) + "%"
-}

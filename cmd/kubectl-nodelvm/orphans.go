@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -31,13 +30,17 @@ func (c *command) orphansCommand() *cobra.Command {
 		Short: "List the volumes and snapshots on the nodes that no object in the cluster refers to; removes nothing",
 		Args:  cobra.NoArgs,
 		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
+			namespace, err := c.namespace(cmd)
+			if err != nil {
+				return err
+			}
 			drivers, err := cluster.driversOrNone(cmd.Context())
 			if err != nil {
 				return err
 			}
 			answers := cluster.answers(cmd.Context(), drivers, nil)
-			rows := orphanRows(answers)
-			return c.printTable(cmd, rows, orphanTable(rows, firstComparison(answers), c.settings.wide()))
+			rows := ofNamespace(orphanRows(answers), namespace)
+			return printRows(&c.settings, cmd.OutOrStdout(), rows, orphanTable(rows, firstComparison(answers), c.settings.wide()))
 		}),
 	}
 }
@@ -46,8 +49,8 @@ func (c *command) orphansCommand() *cobra.Command {
 func orphanRows(answers []answer) []orphanRow {
 	rows := []orphanRow{}
 	for _, a := range answers {
-		if gap := cmp.Or(a.gap(), a.comparisonGap()); gap != "" {
-			rows = append(rows, orphanRow{Node: a.node, Unreferenced: report.Unreferenced{Reason: reasonUnknown, Text: gap}})
+		if why := cmp.Or(a.incomplete(), a.notCompared()); why != "" {
+			rows = append(rows, orphanRow{Node: a.node, Unreferenced: report.Unreferenced{Reason: reasonUnknown, Text: why}})
 		}
 		if a.err != nil || a.page.Comparison == nil {
 			continue
@@ -62,8 +65,15 @@ func orphanRows(answers []answer) []orphanRow {
 	return rows
 }
 
-// comparisonGap returns why a driver that answers may not know all orphans on its node, or "" if it does.
-func (a answer) comparisonGap() string {
+// ofNamespace drops the orphans of the claims of other namespaces; "" means all namespaces. A node that may have more keeps its row.
+func ofNamespace(rows []orphanRow, namespace string) []orphanRow {
+	return slices.DeleteFunc(rows, func(r orphanRow) bool {
+		return namespace != "" && r.Reason != reasonUnknown && !strings.HasPrefix(r.FormerClaim, namespace+"/")
+	})
+}
+
+// notCompared returns why a driver that answers may not know all orphans on its node, or "" if it does.
+func (a answer) notCompared() string {
 	switch c := a.page.Comparison; {
 	case c == nil:
 		return "the driver does not compare its disks with the cluster: it has no API server, or is older than this plugin"
@@ -87,30 +97,29 @@ func firstComparison(answers []answer) (first time.Time) {
 	return first
 }
 
-func orphanTable(rows []orphanRow, first time.Time, wide bool) *terminal.Table {
-	t := &terminal.Table{Header: []string{"NODE", "REASON", "VOLUME", "SIZE", "FORMER CLAIM", "DETAILS"}, Sentences: []string{"DETAILS"},
-		None: "No orphans: each volume and snapshot on the nodes had its object in the cluster at " + first.UTC().Format(time.RFC3339) + "."}
+func orphanTable(rows []orphanRow, first time.Time, wide bool) *table {
+	t := &table{header: []string{"NODE", "REASON", "VOLUME", "SIZE", "FORMER CLAIM", "DETAILS"},
+		none: "No orphans: each volume and snapshot on the nodes had its object in the cluster at " + first.UTC().Format(time.RFC3339) + "."}
 	if wide {
-		t.Header = append(t.Header, "CREATED", "COMPARED", "CLUSTER", "HANDLE")
+		t.header = append(t.header, "CREATED", "COMPARED", "CLUSTER", "HANDLE")
 	}
 	for _, r := range rows {
 		size, volume := r.Size.String(), string(r.Group)+"/"+r.LV
 		if r.Reason == reasonUnknown {
-			size, volume = "-", "-"
+			size, volume = "", ""
 		}
-		row := []terminal.Cell{{Text: r.Node}, {Text: string(r.Reason)}, {Text: volume}, {Text: size}, {Text: orDash(r.FormerClaim)}, {Text: r.Text}}
+		row := []string{r.Node, string(r.Reason), volume, size, r.FormerClaim, r.Text}
 		if wide {
-			row = append(row, terminal.Cell{Text: dateOrDash(r.Created, time.DateOnly)}, terminal.Cell{Text: dateOrDash(r.Compared, time.RFC3339)},
-				terminal.Cell{Text: orDash(r.Cluster)}, terminal.Cell{Text: orDash(r.Handle)})
+			row = append(row, format(r.Created, time.DateOnly), format(r.Compared, time.RFC3339), r.Cluster, r.Handle)
 		}
-		t.Add(row...)
+		t.add(row...)
 	}
 	return t
 }
 
-func dateOrDash(date time.Time, layout string) string {
+func format(date time.Time, layout string) string {
 	if date.IsZero() {
-		return "-"
+		return ""
 	}
 	return date.UTC().Format(layout)
 }

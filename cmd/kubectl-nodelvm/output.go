@@ -12,9 +12,14 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
+
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
 )
 
-var formats = []string{"json", "yaml", "wide"}
+var formats = []string{"json", "yaml", "wide", "name"}
+
+// listObjects are the commands whose rows are about objects of the API, for -o name.
+var listObjects = []string{"nodes", "volumes", "snapshots"}
 
 // settings are the flags of all commands.
 type settings struct {
@@ -23,12 +28,15 @@ type settings struct {
 }
 
 func (s *settings) bind(root *cobra.Command) {
-	root.PersistentFlags().StringVarP(&s.format, "output", "o", "", "json, yaml, or wide for more columns (default: a table)")
+	root.PersistentFlags().StringVarP(&s.format, "output", "o", "", "json, yaml, wide for more columns, or name (default: a table)")
 	root.PersistentFlags().DurationVar(&s.nodeTimeout, "node-timeout", 10*time.Second, "time to wait for a node's answer")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // it fails only for an unknown flag
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if s.format != "" && !slices.Contains(formats, s.format) {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case s.format != "" && !slices.Contains(formats, s.format):
 			return fmt.Errorf("--output is %q; give one of %s", s.format, strings.Join(formats, ", "))
+		case s.format == "name" && !slices.Contains(listObjects, cmd.Name()):
+			return fmt.Errorf("%s lists no objects of the API: --output name is for %s", cmd.Name(), strings.Join(listObjects, ", "))
 		}
 		return nil
 	}
@@ -36,8 +44,8 @@ func (s *settings) bind(root *cobra.Command) {
 
 func (s *settings) wide() bool { return s.format == "wide" }
 
-// print writes data as JSON or YAML; for a table it calls text.
-func (s *settings) print(w io.Writer, data any, text func(w io.Writer, screen screen) error) error {
+// print writes data as JSON or YAML, and otherwise the text.
+func (s *settings) print(w io.Writer, data any, text func(w io.Writer) error) error {
 	switch s.format {
 	case "json":
 		encoder := json.NewEncoder(w)
@@ -50,28 +58,39 @@ func (s *settings) print(w io.Writer, data any, text func(w io.Writer, screen sc
 		}
 		_, err = w.Write(out)
 		return err
-	default:
-		return text(w, screenOf(w))
 	}
+	return text(w)
 }
 
-// screen describes where the text goes.
-type screen struct {
-	width  int // columns; 0 for a file or a pipe, where nothing is cut
-	colour bool
-	bars   bool // draw fill levels as bars
+// printRows prints a subcommand's rows, as a table unless the flags say otherwise. Rows of listObjects have a method object, which returns
+// "kind/name", or "" for a row without an object.
+func printRows[R any](s *settings, w io.Writer, rows []R, t *table) error {
+	if s.format != "name" {
+		return s.print(w, rows, t.write)
+	}
+	last := ""
+	for _, row := range rows {
+		name := any(row).(interface{ object() string }).object()
+		if name == "" || name == last {
+			continue
+		}
+		if _, err := fmt.Fprintln(w, printable.Text(name)); err != nil {
+			return err
+		}
+		last = name
+	}
+	return nil
 }
 
-// screenOf describes w; only a terminal has a width, colour and bars. A NO_COLOR that is not empty disables colour (no-color.org).
-func screenOf(w io.Writer) screen {
+// columns returns the width of a terminal; 0: w is a file or a pipe.
+func columns(w io.Writer) int {
 	file, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return screen{}
+	if !ok {
+		return 0
 	}
 	width, _, err := term.GetSize(int(file.Fd()))
 	if err != nil {
-		width = 0
+		return 0
 	}
-	dumb := os.Getenv("TERM") == "dumb"
-	return screen{width: width, colour: os.Getenv("NO_COLOR") == "" && !dumb, bars: !dumb}
+	return width
 }

@@ -35,8 +35,8 @@ type answer struct {
 	err  error
 }
 
-// gap returns why the node's report may be incomplete, or "" if it lists all that is on the node's disks.
-func (a answer) gap() string {
+// incomplete returns why the node's report may be incomplete, or "" if it lists all that is on the node's disks.
+func (a answer) incomplete() string {
 	switch unread := a.groupsUnread(); {
 	case a.err != nil:
 		return a.err.Error()
@@ -58,6 +58,16 @@ func (a answer) groupsUnread() string {
 		}
 	}
 	return ""
+}
+
+// answerOf returns a node's answer; nil: no driver pod runs on the node.
+func answerOf(answers []answer, node string) *answer {
+	return find(answers, func(a *answer) bool { return a.node == node })
+}
+
+// volume returns a volume that the node reports, by handle; nil: it does not report it.
+func (a *answer) volume(handle string) *report.Volume {
+	return find(a.page.Volumes, func(v *report.Volume) bool { return v.ID == handle })
 }
 
 // answers reads the status page of each driver pod, ordered by node. A node that does not answer has an answer with an error. A node
@@ -83,7 +93,7 @@ func (c *cluster) answers(ctx context.Context, pods []corev1.Pod, classes []stor
 }
 
 func sortAnswers(list []answer) {
-	rank := func(a answer) int { return min(len(a.gap()), 1) }
+	rank := func(a answer) int { return min(len(a.incomplete()), 1) }
 	slices.SortFunc(list, func(a, b answer) int {
 		return cmp.Or(strings.Compare(a.node, b.node), cmp.Compare(rank(a), rank(b)), strings.Compare(a.pod, b.pod))
 	})

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
-	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/report"
 )
@@ -29,13 +28,13 @@ func everythingOf(page report.Node) (text string, lines int, err error) {
 		reports = append(reports, reportOf(a))
 	}
 	var out bytes.Buffer
-	for _, t := range []*terminal.Table{nodeTable(reports, true), volumeTable(rows, now, true), leftTable(left), orphanTable(orphans, now, true),
+	for _, t := range []*table{nodeTable(reports, true), volumeTable(rows, now, true), leftTable(left, "node-1", nil), orphanTable(orphans, now, true),
 		diskTable(diskRows(f.answers), now, true), snapshotTable(snapshotRowsOf(f.contents, nil, f.answers), now, true)} {
-		err = errors.Join(err, t.Write(&out, 0, false), t.Write(&out, 80, false))
-		lines += 2 * (1 + len(t.Rows))
+		err = errors.Join(err, t.write(&out))
+		lines += 1 + len(t.rows)
 	}
 	d := examine(f)
-	err = errors.Join(err, d.write(&out, screen{}))
+	err = errors.Join(err, d.write(&out, 0))
 	lines += 3*len(d.Findings) + len(d.Unread) + 1
 	return out.String(), lines, err
 }
@@ -75,7 +74,7 @@ func FuzzBytes(f *testing.F) {
 	f.Add(int64(1<<40), int64(1<<41))
 	f.Add(int64(-1), int64(0))
 	f.Fuzz(func(t *testing.T, used, size int64) {
-		if text := share(lvm.Bytes(used), lvm.Bytes(size)) + lvm.Bytes(size).String(); text == "" || printable.Text(text) != text {
+		if text := percent(used, size) + lvm.Bytes(size).String(); text == "" || printable.Text(text) != text {
 			t.Errorf("%d of %d is %q", used, size, text)
 		}
 	})
@@ -111,7 +110,7 @@ func TestHostilePage(t *testing.T) {
 		var out bytes.Buffer
 		s := settings{format: format}
 		for _, data := range []any{reportOf(f.answers[0]), volumeRowsOf(f.volumes, nil, f.answers), orphanRows(f.answers), found} {
-			if err := s.print(&out, data, func(w io.Writer, s screen) error { return found.write(w, s) }); err != nil {
+			if err := s.print(&out, data, func(w io.Writer) error { return found.write(w, 0) }); err != nil {
 				t.Fatal(err)
 			}
 		}

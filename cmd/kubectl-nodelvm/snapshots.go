@@ -13,7 +13,6 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
-	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -28,6 +27,14 @@ type snapshotRow struct {
 	Status   string    `json:"status"`
 	Text     string    `json:"message,omitempty"`
 	Handle   string    `json:"handle,omitempty"`
+}
+
+func (r snapshotRow) object() string {
+	_, name, named := strings.Cut(r.Snapshot, "/")
+	if !named {
+		return ""
+	}
+	return "volumesnapshot.snapshot.storage.k8s.io/" + name
 }
 
 func (c *command) snapshotsCommand() *cobra.Command {
@@ -45,7 +52,7 @@ func (c *command) snapshotsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.printTable(cmd, rows, snapshotTable(rows, time.Now(), c.settings.wide()))
+			return printRows(&c.settings, cmd.OutOrStdout(), rows, snapshotTable(rows, time.Now(), c.settings.wide()))
 		}),
 	}
 }
@@ -127,14 +134,14 @@ func absentSnapshot(of *content, sources map[string]string, answers []answer) sn
 	if of.Status.CreationTime > 0 {
 		row.Created = time.Unix(0, of.Status.CreationTime)
 	}
-	i := slices.IndexFunc(answers, func(a answer) bool { return a.node == row.Node })
+	a := answerOf(answers, row.Node)
 	switch {
 	case row.Node == "":
 		row.Status, row.Text = unknown, "its content names no node, and no node that answers has this snapshot"
-	case i < 0:
+	case a == nil:
 		row.Status, row.Text = noDriver, "no driver pod runs on node "+row.Node+", so the state of the snapshot is unknown"
-	case answers[i].gap() != "":
-		row.Status, row.Text = unknown, "its node does not report it: "+answers[i].gap()
+	case a.incomplete() != "":
+		row.Status, row.Text = unknown, "its node does not report it: "+a.incomplete()
 	default:
 		row.Status, row.Text = statusLost, "the snapshot is not on the disks of its node"
 	}
@@ -166,24 +173,21 @@ func namespaceSnapshotRows(snapshots []namespaceSnapshot) []snapshotRow {
 	return rows
 }
 
-func snapshotTable(rows []snapshotRow, now time.Time, wide bool) *terminal.Table {
-	t := &terminal.Table{Header: []string{"SNAPSHOT", "CLAIM", "NODE", "SIZE", "AGE", "STATUS"}, Sentences: []string{"DETAILS"}, None: "No snapshots of nodelvm."}
+func snapshotTable(rows []snapshotRow, now time.Time, wide bool) *table {
+	t := &table{header: []string{"SNAPSHOT", "CLAIM", "NODE", "SIZE", "AGE", "STATUS"}, none: "No snapshots of nodelvm."}
 	if wide {
-		t.Header = append(t.Header, "VOLUME", "HANDLE", "DETAILS")
+		t.header = append(t.header, "VOLUME", "HANDLE", "DETAILS")
 	}
 	for _, r := range rows {
-		health := terminal.Cell{Text: r.Status, Tone: terminal.Good}
-		if r.Status != healthy {
-			health.Tone = terminal.Bad
+		size := ""
+		if r.Size > 0 {
+			size = r.Size.String()
 		}
-		row := []terminal.Cell{{Text: orDash(r.Snapshot)}, {Text: orDash(r.Claim)}, {Text: orDash(r.Node)}, {Text: r.Size.String()}, {Text: age(r.Created, now)}, health}
-		if r.Size == 0 {
-			row[3].Text = "-"
-		}
+		row := []string{r.Snapshot, r.Claim, r.Node, size, age(r.Created, now), r.Status}
 		if wide {
-			row = append(row, terminal.Cell{Text: orDash(r.Volume)}, terminal.Cell{Text: orDash(r.Handle)}, terminal.Cell{Text: orDash(r.Text)})
+			row = append(row, r.Volume, r.Handle, r.Text)
 		}
-		t.Add(row...)
+		t.add(row...)
 	}
 	return t
 }

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/report"
 )
@@ -23,7 +22,7 @@ import (
 // troubled returns the sound cluster with a third node that does not answer, a degraded volume, a full pool, and orphans.
 func troubled() *facts {
 	f := sound()
-	f.pods = append(f.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nodelvm-node-3"}, Spec: corev1.PodSpec{NodeName: "node-3"}})
+	f.drivers = append(f.drivers, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "nodelvm-node-3"}, Spec: corev1.PodSpec{NodeName: "node-3"}})
 	f.answers = append(f.answers, answer{node: "node-3", err: errors.New("the driver (pod nodelvm-node-3) has not answered within 10s")},
 		answer{node: "node-4", page: report.Node{Node: "node-4", Version: "v0.1.0", Cluster: ours, Time: now, Comparison: &report.Comparison{Time: now}}})
 	f.volumes = append(f.volumes, volume("pvc-3", "node-3", vg1, "shop/data-db-2", "10Gi"), volume("pvc-9", "node-1", vg1, "shop/lost", "1Gi"),
@@ -72,7 +71,7 @@ func troubled() *facts {
 	f.volumes[0].Spec.StorageClassName = "local"
 	f.contents = append(f.contents, snapshot("snap-silent", "node-3", vg1), snapshot("snap-gone", "node-5", vg1), snapshot("snap-lost", "node-1", vg1))
 	f.contents[2].Status.RestoreSize, f.contents[2].Status.CreationTime = int64(GiB), now.Add(-time.Hour).UnixNano()
-	f.taken = []namespaceSnapshot{waitingSnapshot("snap-gone")}
+	f.snapshots = []namespaceSnapshot{waitingSnapshot("snap-gone")}
 	unreferenced(1, "pvc-a", "shop/data-db-1", ours, report.ReasonAbandoned, "its claim was released, and its PersistentVolume is retained")
 	return f
 }
@@ -90,7 +89,7 @@ func podsOfShop() []corev1.Pod {
 		pod("job", corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})}
 }
 
-// TestTables prints each table uncut, and for a terminal of 100 columns (120 with -o wide), where only sentences are cut.
+// TestTables prints each table.
 func TestTables(t *testing.T) {
 	f := troubled()
 	var reports []nodeReport
@@ -98,31 +97,39 @@ func TestTables(t *testing.T) {
 		reports = append(reports, reportOf(a))
 	}
 	rows := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)
-	disks, snapshots := diskRows(f.answers), snapshotRowsOf(f.contents, f.taken, f.answers)
+	disks, snapshots := diskRows(f.answers), snapshotRowsOf(f.contents, f.snapshots, f.answers)
 	left := leftRows("node-1", f.volumes, usersOf(podsOfShop()), f.contents, f.answers[:1])
 	orphans := orphanRows(f.answers)
-	for name, table := range map[string]*terminal.Table{
+	for name, table := range map[string]*table{
 		"nodes": nodeTable(reports, false), "nodes-wide": nodeTable(reports, true), "volumes": volumeTable(rows, now, false), "volumes-wide": volumeTable(rows, now, true),
 		"disks": diskTable(disks, now, false), "disks-wide": diskTable(disks, now, true), "snapshots": snapshotTable(snapshots, now, false),
 		"snapshots-wide": snapshotTable(snapshots, now, true),
-		"drain-check":    leftTable(left), "orphans": orphanTable(orphans, now, false), "orphans-wide": orphanTable(orphans, now, true),
+		"drain-check":    leftTable(left, "node-1", nil), "orphans": orphanTable(orphans, now, false), "orphans-wide": orphanTable(orphans, now, true),
 	} {
-		var whole, narrow bytes.Buffer
-		width := 100
-		if strings.HasSuffix(name, "-wide") {
-			width = 120
-		}
-		if err := errors.Join(table.Write(&whole, 0, false), table.Write(&narrow, width, false)); err != nil {
-			t.Fatal(err)
-		}
-		for i, header := range table.Header {
-			for _, row := range table.Rows {
-				if !slices.Contains(table.Sentences, header) && !strings.Contains(narrow.String(), row[i].Text) {
-					t.Errorf("%s: the column %s lacks %q", name, header, row[i].Text)
-				}
-			}
-		}
-		golden(t, name+".txt", append(append(whole.Bytes(), '\n'), narrow.Bytes()...))
+		golden(t, name+".txt", []byte(printed(t, table)))
+	}
+}
+
+func printed(t *testing.T, table *table) string {
+	t.Helper()
+	var out strings.Builder
+	if err := table.write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestTable: three spaces are between columns, an empty cell is "-", and no cell is cut or leaves its line.
+func TestTable(t *testing.T) {
+	long := strings.Repeat("long", 100)
+	tab := &table{header: []string{"NAME", "USED", "STATUS"}}
+	tab.add("äöü-0", "", "ok")
+	tab.add("x", percent(int64(999), 1000), "a\tb\n"+long)
+	if got, want := printed(t, tab), "NAME    USED   STATUS\näöü-0   -      ok\nx       99%    a\\tb\\n"+long+"\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := percent(int64(1), 0); got != "" {
+		t.Errorf("a part of nothing is %q", got)
 	}
 }
 
@@ -140,7 +147,7 @@ func TestLostGroup(t *testing.T) {
 		if rows := nodeRows(t, r); len(rows) != 1 || !strings.Contains(rows[0], "vg-data") || !strings.HasSuffix(rows[0], "PhysicalVolumeMissing,VolumeDataMissing,lost") {
 			t.Errorf("unreadable %v: rows %q", unread, rows)
 		}
-		if v := volumeRowsOf(f.volumes, nil, f.answers)[0]; strings.Join(v.Health, ",") != "VolumeDataMissing" {
+		if v := volumeRowsOf(f.volumes, nil, f.answers)[0]; strings.Join(v.Status, ",") != "VolumeDataMissing" {
 			t.Errorf("unreadable %v: the volume is %+v", unread, v)
 		}
 		page.Groups = []report.Group{again}
@@ -153,11 +160,7 @@ func TestLostGroup(t *testing.T) {
 // nodeRows returns the rows of one node's table, without its header.
 func nodeRows(t *testing.T, r nodeReport) (rows []string) {
 	t.Helper()
-	var text bytes.Buffer
-	if err := nodeTable([]nodeReport{r}, false).Write(&text, 0, false); err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(text.String()) {
+	for line := range strings.Lines(printed(t, nodeTable([]nodeReport{r}, false))) {
 		rows = append(rows, strings.TrimSpace(line))
 	}
 	return rows[1:]
@@ -220,7 +223,7 @@ func TestDrainCheckOfUnboundVolumes(t *testing.T) {
 		if len(rows) != 1 || rows[0].Kind != "volume" || rows[0].Name != "pvc-1" || len(rows[0].Pods) > 0 || rows[0].Note != "not bound to a claim ("+want+")" {
 			t.Errorf("%q: %+v", phase, rows)
 		}
-		if row := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)[0]; row.Health[0] != strings.ToLower(want) || len(row.Pods) > 0 {
+		if row := volumeRowsOf(f.volumes, usersOf(podsOfShop()), f.answers)[0]; row.Status[0] != strings.ToLower(want) || len(row.Pods) > 0 {
 			t.Errorf("%q: %+v", phase, row)
 		}
 	}
@@ -238,35 +241,31 @@ func TestDrainCheckOfSeveralTerms(t *testing.T) {
 	if rows := leftRows("node-2", f.volumes, nil, nil, f.answers[1:]); len(rows) != 2 || rows[0].Name != "shop/data-db-1" || rows[1].Kind != "orphan" {
 		t.Errorf("on node-2: %+v", rows)
 	}
-	if row := volumeRowsOf(f.volumes, nil, f.answers)[0]; row.Node != "" || row.Health[0] != unknown {
+	if row := volumeRowsOf(f.volumes, nil, f.answers)[0]; row.Node != "" || row.Status[0] != unknown {
 		t.Errorf("row %+v", row)
 	}
 }
 
 func TestEmptyTables(t *testing.T) {
-	for want, table := range map[string]*terminal.Table{"No orphans: each ": orphanTable(nil, now, true), "No volumes of nodelvm.\n": volumeTable(nil, now, false)} {
-		var out strings.Builder
-		if err := table.Write(&out, 10, true); err != nil || !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
-			t.Errorf("%v, it says %q, want %q", err, out.String(), want)
+	for want, table := range map[string]*table{"No orphans: each ": orphanTable(nil, now, true), "No volumes of nodelvm.\n": volumeTable(nil, now, false),
+		"No data of nodelvm stays on n.\n": leftTable(nil, "n", nil), "The API server has no volume of nodelvm on n; the node did not report ": leftTable(nil, "n", errNoDriverThere)} {
+		if got := printed(t, table); !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 1 {
+			t.Errorf("it says %q, want %q", got, want)
 		}
 	}
 }
 
-// TestNodesFitATerminal: the table for nine classes fits 80 columns without a cut name or size.
-func TestNodesFitATerminal(t *testing.T) {
-	f := sound()
-	for _, name := range []string{"archive", "database", "kafka", "logs", "raid1", "raid10", "scratch"} {
-		f.answers[0].page.Classes = append(f.answers[0].page.Classes, report.Class{Name: name, Offers: []report.Offer{{Group: "vg-data", Largest: 60 * GiB}}})
+// TestOrphansOfOneNamespace: rows that say that a node may have more stay.
+func TestOrphansOfOneNamespace(t *testing.T) {
+	row := func(reason report.Reason, claim string) orphanRow {
+		return orphanRow{Unreferenced: report.Unreferenced{Reason: reason, FormerClaim: claim}}
 	}
-	table := nodeTable([]nodeReport{reportOf(f.answers[0])}, false)
-	var out bytes.Buffer
-	table.Bars = true
-	if err := table.Write(&out, 80, false); err != nil {
-		t.Fatal(err)
+	rows := []orphanRow{row(report.ReasonAbandoned, "shop/a"), row(report.ReasonAbandoned, "shopping/a"), row(report.ReasonUnreferenced, ""), row(reasonUnknown, "")}
+	if got := ofNamespace(slices.Clone(rows), "shop"); len(got) != 2 || got[0] != rows[0] || got[1] != rows[3] {
+		t.Errorf("%+v", got)
 	}
-	want := "NODE    VG       SIZE     FREE    USED           WIPING  MAX VOLUME  STATUS\nnode-1  vg-data  100 GiB  80 GiB  █░░░░░░░  20%  -       80 GiB      ok\n"
-	if out.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", &out, want)
+	if got := ofNamespace(slices.Clone(rows), ""); len(got) != len(rows) {
+		t.Errorf("of all namespaces: %+v", got)
 	}
 }
 
@@ -274,8 +273,8 @@ func TestNodesFitATerminal(t *testing.T) {
 func TestUnknownFileSystem(t *testing.T) {
 	f := sound()
 	f.answers[0].page.Volumes[0].FileSystem = &report.FileSystem{Error: "the file system has not answered"}
-	if rows := volumeRowsOf(f.volumes, nil, f.answers); rows[0].Health[0] != "file system unknown" {
-		t.Errorf("%v", rows[0].Health)
+	if rows := volumeRowsOf(f.volumes, nil, f.answers); rows[0].Status[0] != "file system unknown" {
+		t.Errorf("%v", rows[0].Status)
 	}
 }
 
@@ -289,7 +288,7 @@ func TestFormats(t *testing.T) {
 			t.Fatal(err)
 		}
 		var back []volumeRow
-		if err := yaml.UnmarshalStrict(out.Bytes(), &back); err != nil || len(back) != 2 || back[1].Used == nil || *back[1].Used != GiB || back[0].Health[0] != "ok" {
+		if err := yaml.UnmarshalStrict(out.Bytes(), &back); err != nil || len(back) != 2 || back[1].Used == nil || *back[1].Used != GiB || back[0].Status[0] != "ok" {
 			t.Errorf("%s: %v\n%s", format, err, &out)
 		}
 		if format == "json" && !json.Valid(out.Bytes()) {
@@ -301,9 +300,23 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// TestNames: -o name prints the object of each row once, as kubectl names it.
+func TestNames(t *testing.T) {
+	var out bytes.Buffer
+	s := settings{format: "name"}
+	rows := append(volumeRowsOf(sound().volumes, nil, sound().answers), volumeRow{Status: []string{beingWiped}})
+	err := errors.Join(printRows(&s, &out, []nodeReport{{Node: "node-1"}, {Node: "node-1"}}, nil), printRows(&s, &out, rows, nil),
+		printRows(&s, &out, []snapshotRow{{Snapshot: "shop/snap-1"}, {Handle: "orphan"}}, nil))
+	if want := "node/node-1\npersistentvolume/pvc-1\npersistentvolume/pvc-2\nvolumesnapshot.snapshot.storage.k8s.io/snap-1\n"; err != nil || out.String() != want {
+		t.Errorf("%v, %q, want %q", err, &out, want)
+	}
+}
+
 func TestFlags(t *testing.T) {
 	for args, says := range map[string]string{
-		"nodes -o table":                   `--output is "table"; give one of json, yaml, wide`,
+		"nodes -o table":                   `--output is "table"; give one of json, yaml, wide, name`,
+		"disks -o name":                    "disks lists no objects of the API: --output name is for nodes, volumes, snapshots",
+		"nodes --as-user-extra scopes":     "give KEY=VALUE",
 		"nodes extra":                      "extra",
 		"drain-check":                      "accepts 1 arg",
 		"nodes --kubeconfig /no/such/file": "/no/such/file",
@@ -319,14 +332,25 @@ func TestFlags(t *testing.T) {
 	root := newRoot()
 	root.SetOut(&out)
 	root.SetArgs([]string{"__complete", "nodes", "-o", ""})
-	if err := root.ExecuteContext(t.Context()); err != nil || !strings.HasPrefix(out.String(), "json\nyaml\nwide\n") {
+	if err := root.ExecuteContext(t.Context()); err != nil || !strings.HasPrefix(out.String(), "json\nyaml\nwide\nname\n") {
 		t.Errorf("completion: %v, %q", err, &out)
 	}
 }
 
-// TestScreen: a buffer is not a terminal.
-func TestScreen(t *testing.T) {
-	if s := screenOf(new(bytes.Buffer)); s.colour || s.width != 0 {
-		t.Errorf("%+v", s)
+// TestConnectionFlags: the plugin has all of kubectl's flags for the API server and its user, and uses them.
+func TestConnectionFlags(t *testing.T) {
+	c, root := newCommand()
+	for _, name := range strings.Fields("as as-group as-uid as-user-extra certificate-authority client-certificate client-key cluster context disable-compression " +
+		"insecure-skip-tls-verify kubeconfig namespace password request-timeout server tls-server-name token user username") {
+		if root.PersistentFlags().Lookup(name) == nil {
+			t.Errorf("there is no flag --%s", name)
+		}
+	}
+	if err := root.ParseFlags(strings.Fields("-s https://api:1 --as me --as-user-extra scopes=a --as-user-extra scopes=b --request-timeout 3s -n shop")); err != nil {
+		t.Fatal(err)
+	}
+	config, err := c.config.ClientConfig()
+	if err != nil || config.Host != "https://api:1" || config.Impersonate.UserName != "me" || !slices.Equal(config.Impersonate.Extra["scopes"], []string{"a", "b"}) || config.Timeout != 3*time.Second {
+		t.Errorf("%v, %+v", err, config)
 	}
 }

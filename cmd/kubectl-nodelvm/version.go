@@ -63,7 +63,7 @@ func driverVersionsOf(answers []answer) []driverVersion {
 }
 
 // write prints a line for each version, with the nodes that have it.
-func (v versions) write(w io.Writer, _ screen) error {
+func (v versions) write(w io.Writer) error {
 	var lines []string
 	nodes := map[string][]string{}
 	for _, d := range v.Drivers {

@@ -11,7 +11,7 @@ func TestVersions(t *testing.T) {
 	f.answers[2].node = "node-3"
 	silence(f)
 	var out strings.Builder
-	if err := (versions{Plugin: "v0.2.0", Drivers: driverVersionsOf(f.answers)}).write(&out, screen{}); err != nil {
+	if err := (versions{Plugin: "v0.2.0", Drivers: driverVersionsOf(f.answers)}).write(&out); err != nil {
 		t.Fatal(err)
 	}
 	const want = "plugin: v0.2.0\ndriver: v0.1.0 (node-1, node-3)\ndriver: unknown, because the driver (pod nodelvm-node-2) has not answered within 10s (node-2)\n"

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
 	"github.com/nodelvm/nodelvm/report"
@@ -30,7 +29,7 @@ type volumeRow struct {
 	Pool   string     `json:"thinPool,omitempty"`
 	Size   lvm.Bytes  `json:"size"`
 	Used   *lvm.Bytes `json:"used,omitempty"`             // of a thin volume
-	Health []string   `json:"status"`                     // "ok", or what is wrong
+	Status []string   `json:"status"`                     // "ok", or what is wrong
 	Text   []string   `json:"messages,omitempty"`         // the same in sentences
 	PV     string     `json:"persistentVolume,omitempty"` // empty if it is deleted
 	Handle string     `json:"handle"`
@@ -41,6 +40,13 @@ type volumeRow struct {
 	LastSnapshot time.Time          `json:"lastSnapshot,omitzero"`
 	Encryption   string             `json:"encryption,omitempty"` // "luks2"; empty: none
 	KeySecret    string             `json:"keySecret,omitempty"`  // namespace/name of the Secret that opens an encrypted volume
+}
+
+func (r volumeRow) object() string {
+	if r.PV == "" {
+		return ""
+	}
+	return "persistentvolume/" + r.PV
 }
 
 func (c *command) volumesCommand() *cobra.Command {
@@ -58,7 +64,7 @@ func (c *command) volumesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.printTable(cmd, rows, volumeTable(rows, time.Now(), c.settings.wide()))
+			return printRows(&c.settings, cmd.OutOrStdout(), rows, volumeTable(rows, time.Now(), c.settings.wide()))
 		}),
 	}
 }
@@ -109,26 +115,26 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 				row.Pods = append(row.Pods, u.name)
 			}
 		}
-		i := slices.IndexFunc(answers, func(a answer) bool { return a.node == row.Node })
+		a := answerOf(answers, row.Node)
 		switch {
 		case row.Node == "":
-			row.sick(unknown, "its node affinity does not name one node by "+api.TopologyKey+", so the state of the volume is unknown")
-		case i < 0:
-			row.sick(noDriver, "no driver pod runs on node "+row.Node+", so the state of the volume is unknown")
-		case answers[i].err != nil:
-			row.sick(unknown, "the node did not answer: "+answers[i].err.Error())
+			row.addStatus(unknown, "its node affinity does not name one node by "+api.TopologyKey+", so the state of the volume is unknown")
+		case a == nil:
+			row.addStatus(noDriver, "no driver pod runs on node "+row.Node+", so the state of the volume is unknown")
+		case a.err != nil:
+			row.addStatus(unknown, "the node did not answer: "+a.err.Error())
 		default:
-			row.fill(&pv, answers[i])
+			row.fill(&pv, a)
 		}
 		switch phase := cmp.Or(pv.Status.Phase, corev1.VolumePending); phase {
 		case corev1.VolumeBound:
 		case corev1.VolumeReleased, corev1.VolumeFailed:
-			row.sick(strings.ToLower(string(phase)), cmp.Or(pv.Status.Message, "its claim is deleted; the volume is retained, or waits for deletion"))
+			row.addStatus(strings.ToLower(string(phase)), cmp.Or(pv.Status.Message, "its claim is deleted; the volume is retained, or waits for deletion"))
 		default:
-			row.sick(strings.ToLower(string(phase)), "no claim is bound to it")
+			row.addStatus(strings.ToLower(string(phase)), "no claim is bound to it")
 		}
-		if len(row.Health) == 0 {
-			row.Health = []string{healthy}
+		if len(row.Status) == 0 {
+			row.Status = []string{healthy}
 		}
 		rows = append(rows, row)
 	}
@@ -148,13 +154,13 @@ func wipingRows(rows []volumeRow, answers []answer) (wiping []volumeRow) {
 				continue
 			}
 			wiping = append(wiping, volumeRow{Claim: v.Claim, Node: a.node, Volume: string(v.Group) + "/" + v.LV, Layout: v.Layout, Pool: v.Pool, Size: v.Size,
-				Handle: v.ID, Class: v.Class, Created: v.Created, Encryption: v.Encryption, Health: []string{beingWiped}, Text: []string{"deleted; its space is free when it is wiped"}})
+				Handle: v.ID, Class: v.Class, Created: v.Created, Encryption: v.Encryption, Status: []string{beingWiped}, Text: []string{"deleted; its space is free when it is wiped"}})
 		}
 	}
 	return wiping
 }
 
-// Words for a volume's health, in addition to conditions and states.
+// Words for a volume's status, in addition to conditions and states.
 const (
 	healthy    = "ok"
 	noDriver   = "no driver"
@@ -162,36 +168,23 @@ const (
 	beingWiped = "wiping"
 )
 
-func (r *volumeRow) sick(word, text string) {
-	if !slices.Contains(r.Health, word) {
-		r.Health = append(r.Health, word)
+// addStatus adds what is wrong, in a word and as a sentence.
+func (r *volumeRow) addStatus(word, text string) {
+	if !slices.Contains(r.Status, word) {
+		r.Status = append(r.Status, word)
 	}
 	r.Text = append(r.Text, text)
 }
 
 // fill adds what the volume's node reports.
-func (r *volumeRow) fill(pv *corev1.PersistentVolume, a answer) {
-	i := slices.IndexFunc(a.page.Volumes, func(v report.Volume) bool { return v.ID == r.Handle })
-	for _, f := range a.page.Conditions {
-		if i < 0 && f.Volume == r.Handle {
-			r.sick(f.Type, f.Text)
-		}
-	}
-	if i < 0 && len(r.Health) > 0 {
+func (r *volumeRow) fill(pv *corev1.PersistentVolume, a *answer) {
+	v := a.volume(r.Handle)
+	if v == nil {
+		r.fillAbsent(pv, a)
 		return
 	}
-	if gap := a.gap(); i < 0 && gap != "" {
-		r.sick(unknown, "its node does not report it, and its report is incomplete: "+gap)
-		return
-	}
-	if i < 0 {
-		is := absenceOf(pv, a)
-		r.sick(is.status, is.what)
-		return
-	}
-	v := a.page.Volumes[i]
 	if is, renamed := renamedOf(pv, a); renamed {
-		r.sick(is.status, is.what)
+		r.addStatus(is.status, is.what)
 	}
 	r.Volume, r.Layout, r.Pool, r.Size, r.Used = string(v.Group)+"/"+v.LV, v.Layout, v.Pool, v.Size, v.Used
 	r.FileSystem, r.LastSnapshot, r.Encryption = v.FileSystem, v.LastSnapshot, cmp.Or(r.Encryption, v.Encryption)
@@ -199,69 +192,81 @@ func (r *volumeRow) fill(pv *corev1.PersistentVolume, a answer) {
 		r.Created = v.Created
 	}
 	if f := r.FileSystem; f != nil && f.Error != "" {
-		r.sick("file system unknown", f.Error)
+		r.addStatus("file system unknown", f.Error)
 	}
 	if v.State != string(lvm.StateReady) {
-		r.sick(v.State, "the volume has the state "+v.State)
+		r.addStatus(v.State, "the volume has the state "+v.State)
 	}
 	for _, f := range a.page.Conditions {
 		if f.Volume == v.ID || f.Volume == "" && f.Group == v.Group && (f.GroupUUID == "" || strings.HasPrefix(v.ID, string(f.GroupUUID)+"/")) {
-			r.sick(f.Type, f.Text)
+			r.addStatus(f.Type, f.Text)
 		}
 	}
 }
 
-// fillCells returns the use of a file system's space and inodes. Space that only root can use counts as used.
-func (r *volumeRow) fillCells() (space, inodes terminal.Cell) {
+// fillAbsent says why the volume's node does not report it.
+func (r *volumeRow) fillAbsent(pv *corev1.PersistentVolume, a *answer) {
+	for _, x := range a.page.Conditions {
+		if x.Volume == r.Handle {
+			r.addStatus(x.Type, x.Text)
+		}
+	}
+	why := a.incomplete()
+	switch {
+	case len(r.Status) > 0:
+	case why != "":
+		r.addStatus(unknown, "its node does not report it, and its report is incomplete: "+why)
+	default:
+		is := absenceOf(pv, a)
+		r.addStatus(is.status, is.what)
+	}
+}
+
+// fileSystemUse returns the use of a file system's space and inodes; "": unknown. Space that only root can use counts as used.
+func (r *volumeRow) fileSystemUse() (space, inodes string) {
 	f := r.FileSystem
 	if f == nil || f.Error != "" {
-		return terminal.Cell{Text: "-"}, terminal.Cell{Text: "-"}
+		return "", ""
 	}
-	return terminal.LevelCell(float64(f.Size-f.Available), float64(f.Size)), terminal.LevelCell(float64(f.InodesUsed), float64(f.Inodes))
+	return percent(f.Size-f.Available, f.Size), percent(f.InodesUsed, f.Inodes)
 }
 
 // encryptionCell returns how a volume is encrypted, and the Secret with its key.
 func (r *volumeRow) encryptionCell() string {
 	if r.Encryption == "" || r.KeySecret == "" {
-		return orDash(r.Encryption)
+		return r.Encryption
 	}
 	return r.Encryption + " (" + r.KeySecret + ")"
 }
 
-func volumeTable(rows []volumeRow, now time.Time, wide bool) *terminal.Table {
-	t := &terminal.Table{Header: []string{"CLAIM", "POD", "NODE", "CLASS", "SIZE", "FS USED", "INODES", "THIN", "AGE", "SNAPSHOT", "STATUS"}, None: "No volumes of nodelvm."}
+func volumeTable(rows []volumeRow, now time.Time, wide bool) *table {
+	t := &table{header: []string{"CLAIM", "POD", "NODE", "CLASS", "SIZE", "FS USED", "INODES", "THIN", "AGE", "SNAPSHOT", "STATUS"}, none: "No volumes of nodelvm."}
 	if wide {
-		t.Header = append(t.Header, "FS TYPE", "ENCRYPTION", "VOLUME", "LAYOUT", "THIN POOL", "PERSISTENTVOLUME", "HANDLE")
+		t.header = append(t.header, "FS TYPE", "ENCRYPTION", "VOLUME", "LAYOUT", "THIN POOL", "PERSISTENTVOLUME", "HANDLE")
 	}
 	for _, r := range rows {
-		health, thin := terminal.Cell{Text: strings.Join(r.Health, ","), Tone: terminal.Good}, terminal.Cell{Text: "-"}
+		thin := ""
 		if r.Used != nil {
-			thin = terminal.LevelCell(float64(*r.Used), float64(r.Size))
-			thin.Tone = terminal.Plain // a thin volume may be full: its pool must not
+			thin = percent(*r.Used, r.Size)
 		}
-		if !slices.Equal(r.Health, []string{healthy}) && !slices.Equal(r.Health, []string{beingWiped}) {
-			health.Tone = terminal.Bad
-		}
-		space, inodes := r.fillCells()
-		row := []terminal.Cell{{Text: orDash(r.Claim)}, {Text: orDash(strings.Join(r.Pods, ","))}, {Text: orDash(r.Node)}, {Text: orDash(r.Class)},
-			{Text: r.Size.String()}, space, inodes, thin, {Text: age(r.Created, now)}, {Text: age(r.LastSnapshot, now)}, health}
+		space, inodes := r.fileSystemUse()
+		row := []string{r.Claim, strings.Join(r.Pods, ","), r.Node, r.Class, r.Size.String(), space, inodes, thin, age(r.Created, now), age(r.LastSnapshot, now), strings.Join(r.Status, ",")}
 		if wide {
 			fsType := ""
 			if r.FileSystem != nil {
 				fsType = r.FileSystem.Type
 			}
-			row = append(row, terminal.Cell{Text: orDash(fsType)}, terminal.Cell{Text: r.encryptionCell()}, terminal.Cell{Text: orDash(r.Volume)}, terminal.Cell{Text: orDash(r.Layout)}, terminal.Cell{Text: orDash(r.Pool)},
-				terminal.Cell{Text: orDash(r.PV)}, terminal.Cell{Text: orDash(r.Handle)})
+			row = append(row, fsType, r.encryptionCell(), r.Volume, r.Layout, r.Pool, r.PV, r.Handle)
 		}
-		t.Add(row...)
+		t.add(row...)
 	}
 	return t
 }
 
-// age returns the time since at as kubectl prints it, or "-" if at is zero.
+// age returns the time since at as kubectl prints it, or "" if at is zero.
 func age(at, now time.Time) string {
 	if at.IsZero() {
-		return "-"
+		return ""
 	}
 	return duration.HumanDuration(now.Sub(at))
 }

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
-	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/terminal"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
@@ -32,25 +31,25 @@ func (c *command) whyCommand() *cobra.Command {
 			if err != nil {
 				return mayNotExplain(err)
 			}
-			return c.settings.print(cmd.OutOrStdout(), answers, func(w io.Writer, s screen) error { return writeWhy(w, s, answers, c.settings.wide()) })
+			return c.settings.print(cmd.OutOrStdout(), answers, func(w io.Writer) error { return writeWhy(w, answers, c.settings.wide()) })
 		},
 	}
 }
 
 // why explains a claim, a pod, or both.
 func (c *cluster) why(ctx context.Context, namespace, name string) ([]pending.Answer, error) {
-	w, err := c.gatherWhy(ctx, namespace)
+	f, err := c.gatherOf(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	a, err := w.named(name)
+	a, err := f.named(namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	if w.events, err = c.eventsOf(ctx, a.objects()); err != nil {
-		w.unread = append(w.unread, "events: "+err.Error())
+	if f.events, err = c.eventsOf(ctx, a.objects()); err != nil {
+		f.unexplained = append(f.unexplained, "events: "+err.Error())
 	}
-	return w.explain(a), nil
+	return f.explain(a), nil
 }
 
 // nodesShown limits the nodes in the text; -o wide, json and yaml have all.
@@ -58,14 +57,14 @@ const nodesShown = 20
 
 // writeWhy prints the causes of each claim, and then what each node lacks. It prints lines instead of a table, because an obstacle
 // is a sentence.
-func writeWhy(w io.Writer, s screen, answers []pending.Answer, wide bool) error {
+func writeWhy(w io.Writer, answers []pending.Answer, wide bool) error {
 	for _, a := range answers {
 		var text strings.Builder
 		text.WriteString(headOf(a) + "\n")
 		for _, cause := range a.Causes {
-			writeLine(&text, s, terminal.Bad, "  cause: ", cause.Text)
+			writeLine(&text, "  cause: ", cause.Text)
 			if cause.Fix != "" {
-				writeLine(&text, s, terminal.Plain, "    fix: ", cause.Fix)
+				writeLine(&text, "    fix: ", cause.Fix)
 			}
 		}
 		for i, n := range a.Nodes {
@@ -73,10 +72,10 @@ func writeWhy(w io.Writer, s screen, answers []pending.Answer, wide bool) error 
 				fmt.Fprintf(&text, "  and %d more nodes: see -o wide\n", len(a.Nodes)-i)
 				break
 			}
-			writeNode(&text, s, n)
+			writeNode(&text, n)
 		}
 		for _, unread := range a.Unread {
-			writeLine(&text, s, terminal.Plain, "  not read: ", unread)
+			writeLine(&text, "  not read: ", unread)
 		}
 		if _, err := io.WriteString(w, text.String()); err != nil {
 			return err
@@ -97,25 +96,21 @@ func headOf(a pending.Answer) string {
 	return fmt.Sprintf("claim %s: %s of StorageClass %q", a.Claim, a.Size, a.Class)
 }
 
-func writeNode(text *strings.Builder, s screen, n pending.NodeAnswer) {
+func writeNode(text *strings.Builder, n pending.NodeAnswer) {
 	if len(n.Obstacles) == 0 {
 		can := "no obstacle"
 		if n.Largest != nil { // nil: the driver refuses the class's parameters, or publishes no maximum
 			can = "has capacity, for at most " + n.Largest.String()
 		}
-		writeLine(text, s, terminal.Good, "  "+printable.Text(n.Node)+": ", can)
+		writeLine(text, "  "+printable.Text(n.Node)+": ", can)
 	}
 	for _, obstacle := range n.Obstacles {
-		writeLine(text, s, terminal.Plain, "  "+printable.Text(n.Node)+": ", obstacle)
+		writeLine(text, "  "+printable.Text(n.Node)+": ", obstacle)
 	}
 }
 
-func writeLine(text *strings.Builder, s screen, t terminal.Tone, label, sentence string) {
-	sentence = printable.Text(sentence)
-	if s.colour && t != terminal.Plain {
-		sentence = string(t) + sentence + terminal.ToneEnd
-	}
-	text.WriteString(label + sentence + "\n")
+func writeLine(text *strings.Builder, label, sentence string) {
+	text.WriteString(label + printable.Text(sentence) + "\n")
 }
 
 // mayNotExplain adds to a "forbidden" error the rights that why needs.

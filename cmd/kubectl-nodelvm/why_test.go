@@ -17,9 +17,8 @@ import (
 )
 
 // waitingShop returns the sound cluster with pod db-0, whose claim log is bound on node-2, and whose claim data waits.
-func waitingShop() *whyFacts {
-	f := sound()
-	w := &whyFacts{namespace: "shop", classes: f.classes, volumes: f.volumes, contents: f.contents, answers: f.answers}
+func waitingShop() *facts {
+	w := sound()
 	claim := func(name, class, size string, phase corev1.PersistentVolumeClaimPhase) corev1.PersistentVolumeClaim {
 		return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
 			Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To(class), Resources: corev1.VolumeResourceRequirements{
@@ -39,15 +38,15 @@ func waitingShop() *whyFacts {
 }
 
 // explained returns the output of why for a claim or pod.
-func explained(t *testing.T, w *whyFacts, name string) string {
+func explained(t *testing.T, w *facts, name string) string {
 	t.Helper()
-	a, err := w.named(name)
+	a, err := w.named("shop", name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	answers := w.explain(a)
 	var text bytes.Buffer
-	if err := writeWhy(&text, screen{}, answers, false); err != nil {
+	if err := writeWhy(&text, answers, false); err != nil {
 		t.Fatal(err)
 	}
 	return text.String()
@@ -73,30 +72,30 @@ func TestWhyNamesWhatEachNodeLacks(t *testing.T) {
 // TestWhyAboutPods: why names a claim that is missing beside one that waits, what a pod waits for whose claims have their volumes, and
 // both where a claim and a pod have the same name.
 func TestWhyAboutPods(t *testing.T) {
-	if _, err := waitingShop().named("nothing"); err == nil || !strings.Contains(err.Error(), `neither a claim nor a pod "nothing"`) {
+	if _, err := waitingShop().named("shop", "nothing"); err == nil || !strings.Contains(err.Error(), `neither a claim nor a pod "nothing"`) {
 		t.Errorf("why nothing: %v", err)
 	}
 	for name, test := range map[string]struct {
-		change func(w *whyFacts)
+		change func(w *facts)
 		ask    string
 		want   []string
 	}{
-		"a missing claim": {func(w *whyFacts) { w.claims = w.claims[1:] }, "db-0", []string{"claim shop/data for db-0\n  cause: claim data does not exist, and pod db-0 waits for it\n"}},
-		"a missing claim beside one that waits": {func(w *whyFacts) {
+		"a missing claim": {func(w *facts) { w.claims = w.claims[1:] }, "db-0", []string{"claim shop/data for db-0\n  cause: claim data does not exist, and pod db-0 waits for it\n"}},
+		"a missing claim beside one that waits": {func(w *facts) {
 			w.claims = w.claims[:1]
 		}, "db-0", []string{"claim shop/data: 200 GiB", "claim shop/log for db-0\n  cause: claim log does not exist"}},
-		"a pod whose claims have their volumes": {func(w *whyFacts) { w.claims = w.claims[1:]; w.pods[0].Spec.Volumes = w.pods[0].Spec.Volumes[1:] }, "db-0",
+		"a pod whose claims have their volumes": {func(w *facts) { w.claims = w.claims[1:]; w.pods[0].Spec.Volumes = w.pods[0].Spec.Volumes[1:] }, "db-0",
 			[]string{"pod shop/db-0\n  cause: its volume (claim log) is on node-2, which is cordoned: kubectl uncordon node-2\n    fix: kubectl uncordon node-2\n"}},
-		"a bound claim with such a pod": {func(w *whyFacts) { w.claims = w.claims[1:]; w.pods[0].Spec.Volumes = w.pods[0].Spec.Volumes[1:] }, "log",
+		"a bound claim with such a pod": {func(w *facts) { w.claims = w.claims[1:]; w.pods[0].Spec.Volumes = w.pods[0].Spec.Volumes[1:] }, "log",
 			[]string{"the claim does not wait: it is bound to pvc-2", "pod shop/db-0\n  cause: its volume (claim log) is on node-2, which is cordoned"}},
-		"a claim and a pod of one name": {func(w *whyFacts) {
+		"a claim and a pod of one name": {func(w *facts) {
 			w.pods[0].Name, w.pods[0].Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "log", "gone"
 		}, "log", []string{"claim shop/log: 4 GiB", "it is bound to pvc-2", "claim gone does not exist, and pod log waits for it"}},
-		"a claim that is being deleted": {func(w *whyFacts) {
+		"a claim that is being deleted": {func(w *facts) {
 			w.claims, w.pods[0].Spec.Volumes = w.claims[1:], w.pods[0].Spec.Volumes[1:]
 			w.claims[0].DeletionTimestamp = &metav1.Time{Time: now}
 		}, "db-0", []string{"its claim log is being deleted"}},
-		"a pod without claims": {func(w *whyFacts) { w.pods[0].Spec.Volumes = nil }, "db-0", []string{"pod shop/db-0\n  cause: the scheduler has written nothing about the pod"}},
+		"a pod without claims": {func(w *facts) { w.pods[0].Spec.Volumes = nil }, "db-0", []string{"pod shop/db-0\n  cause: the scheduler has written nothing about the pod"}},
 	} {
 		w := waitingShop()
 		w.pods[0].Status.Phase, w.nodes[1].Spec.Unschedulable = corev1.PodPending, true
@@ -113,18 +112,17 @@ func TestWhyAboutPods(t *testing.T) {
 // TestWhyQuotesEventsFirst: the events of the claim, and the state of csi-provisioner on the selected node, come before what the page suggests.
 func TestWhyQuotesEventsFirst(t *testing.T) {
 	w := waitingShop()
-	w.now, w.drivers = now, sound().pods
 	claim := &w.claims[0]
 	claim.UID, claim.Annotations = "c", map[string]string{api.AnnotationSelectedNode: "node-2"}
 	claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
 	if got := explained(t, w, "data"); !strings.Contains(got, "why it does not exist yet is unknown") || !strings.Contains(got, "kubectl -n nodelvm-system logs nodelvm-node-2 -c csi-provisioner") {
 		t.Errorf("without an event:\n%s", got)
 	}
-	w.unread = []string{"events: forbidden"}
+	w.unexplained = []string{"events: forbidden"}
 	if got := explained(t, w, "data"); !strings.Contains(got, "is unknown: not all could be read") || !strings.Contains(got, "\n  not read: events: forbidden\n") {
 		t.Errorf("without the right to read events:\n%s", got)
 	}
-	w.unread = nil
+	w.unexplained = nil
 	w.drivers[1].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "csi-provisioner", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
 	if got := explained(t, w, "data"); !strings.Contains(got, "cause: node node-2 is selected for the volume: csi-provisioner does not run there: its container csi-provisioner waits (CrashLoopBackOff)") {
 		t.Errorf("with a crashed csi-provisioner:\n%s", got)
@@ -190,7 +188,7 @@ func TestWhyFollowsTheSource(t *testing.T) {
 	if got := explained(t, w, "data"); !strings.Contains(got, "source, VolumeSnapshot snap-1, does not exist") {
 		t.Errorf("a missing snapshot:\n%s", got)
 	}
-	snapshot := namespaceSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "snap-1"}}
+	snapshot := namespaceSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "snap-1"}}
 	w.snapshots = []namespaceSnapshot{snapshot}
 	if got := explained(t, w, "data"); !strings.Contains(got, "snap-1, is not ready") {
 		t.Errorf("a snapshot that is not ready:\n%s", got)
@@ -222,7 +220,7 @@ func TestWhyIsBoundedAndPrintable(t *testing.T) {
 
 func TestDoctorReportsABoundedNumberOfClaims(t *testing.T) {
 	f, w := sound(), waitingShop()
-	f.nodes, f.users = w.nodes, w.pods
+	f.nodes, f.pods = w.nodes, w.pods
 	for range 100 {
 		f.claims = append(f.claims, w.claims[0])
 	}

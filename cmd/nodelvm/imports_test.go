@@ -86,7 +86,6 @@ var layers = map[string][]string{
 	"node/disks": {"lvm", "report"},
 	"node/trim":  {"lvm"},
 	printable:    {},
-	terminal:     {printable},
 }
 
 // shared is the vocabulary: the packages that controller, node, kube, the commands and kubectl's plugin have in common.
@@ -111,11 +110,8 @@ var processes = map[string]string{"lvm/internal/lvmcmd": "run.go", "internal/dm"
 // dashboard is the page that kubectl's plugin serves. It reads the cluster through an interface.
 const dashboard = "cmd/kubectl-nodelvm/dashboard"
 
-// What prints the plugin's output.
-const (
-	printable = "cmd/kubectl-nodelvm/printable"
-	terminal  = "cmd/kubectl-nodelvm/terminal"
-)
+// printable escapes the plugin's output.
+const printable = "cmd/kubectl-nodelvm/printable"
 
 const withClientGo = "of the driver, kube is the only package with client-go"
 
@@ -132,7 +128,7 @@ func forbidden(name, dep string, standard bool) string {
 	}
 	switch name {
 	case "cmd/kubectl-nodelvm", dashboard:
-		if ours && !shared[dep] && (name != "cmd/kubectl-nodelvm" || dep != module+dashboard && dep != module+printable && dep != module+terminal) {
+		if ours && !shared[dep] && (name != "cmd/kubectl-nodelvm" || dep != module+dashboard && dep != module+printable) {
 			return "the plugin runs on users' machines, with the vocabulary alone"
 		}
 	case "controller", "node":
@@ -160,8 +156,7 @@ func forbiddenDirectly(name, dep string) string {
 		return withClientGo
 	case isOrUnder(name, "kube") && (isOrUnder(dep, "google.golang.org/grpc") || isOrUnder(dep, "github.com/container-storage-interface")):
 		return "kube has nothing to do with CSI"
-	case (dep == module+dashboard || dep == module+printable || dep == module+terminal) && name == "cmd/kubectl-nodelvm",
-		dep == module+printable && name == terminal, dep == module+dashboard && name == dashboard+"/simulated":
+	case (dep == module+dashboard || dep == module+printable) && name == "cmd/kubectl-nodelvm", dep == module+dashboard && name == dashboard+"/simulated":
 		return ""
 	case strings.HasPrefix(dep, module+"cmd/") || isOrUnder(dep, module+"lvm/lvmtest") && !isOrUnder(name, "lvm/lvmtest"),
 		dep == module+"kube/kubetest",
