@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 )
 
 // damage overwrites a part of a device.
@@ -56,11 +57,11 @@ func randomDamage(random *rand.Rand, size int64) damage {
 
 // noFormat fails a test that formats a device.
 type noFormat struct {
-	Filesystem
+	Tools
 	t *testing.T
 }
 
-func (n noFormat) Format(_ context.Context, f Formatting) error {
+func (n noFormat) Format(_ context.Context, f filesystem.Formatting) error {
 	n.t.Errorf("the driver formats %s", f.Device)
 	return nil
 }
@@ -102,17 +103,17 @@ func (b *bench) use(name, fsType string) {
 // damagedCopy makes a damaged copy of the volume "v" that volume, until undo is called. A format then fails the test.
 func (b *bench) damagedCopy(name string, d damage) (undo func()) {
 	b.t.Helper()
-	image, original, honest := b.path(name+".img"), b.devices["v"], b.fs
+	image, original, honest := b.path(name+".img"), b.devices["v"], b.tools
 	b.run("cp", "--sparse=always", b.path("v.img"), image)
 	device := b.run("losetup", "--find", "--show", image)
-	b.devices["v"], b.fs = device, noFormat{honest, b.t}
+	b.devices["v"], b.tools = device, noFormat{honest, b.t}
 	if d.noise {
 		b.noise(device, d.at, d.length)
 	} else {
 		b.write(device, d.at, make([]byte, d.length))
 	}
 	return func() {
-		b.devices["v"], b.fs = original, honest
+		b.devices["v"], b.tools = original, honest
 		b.run("losetup", "--detach", device)
 		b.must(os.Remove(image))
 	}
@@ -190,6 +191,6 @@ func TestVolumesOfEarlierVersions(t *testing.T) {
 func TestNewVolumeWithoutItsMark(t *testing.T) {
 	b := newBench(t)
 	device := b.created("v", 16)
-	b.must(newMachine().RemoveMark(device, b.mark("v")))
+	b.must(filesystem.New().RemoveMark(device, b.mark("v")))
 	b.refused("was in use", b.digestBefore(), func() error { return b.stage("v", "ext4", b.path("staging")) })
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 	"github.com/nodelvm/nodelvm/node/luks"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // Encryption is what this service needs of package luks; *luks.Manager implements it. Pods use the mapping of an encrypted
@@ -17,9 +19,16 @@ type Encryption interface {
 	// Unstage closes a volume. It ignores one that is closed or not encrypted.
 	Unstage(ctx context.Context, handle string) error
 	// Check reads the header of a volume.
-	Check(v luks.Volume) (luks.Health, error)
+	Check(v luks.Volume) (problem string, err error)
 	// Mapping returns the device of an open volume.
 	Mapping(handle string) (device string, number uint64, open bool, err error)
+}
+
+// encryptedVolume describes a volume on a device for package luks. hasSource: its attributes say that it was restored or cloned.
+func encryptedVolume(v lvm.Volume, device string, hasSource, block bool) luks.Volume {
+	e := luks.NewVolume(v.ID.String(), v.UUID, device)
+	e.Copied, e.Block = hasSource || v.Source != lvm.ID{}, block
+	return e
 }
 
 // parseKeys parses the Secret of a request for an encrypted volume. field is the PersistentVolume's field that names the
@@ -40,88 +49,46 @@ const (
 	expandSecret = "csi.nodeExpandSecretRef"
 )
 
-// currentDevice returns the device that the pods of a volume use: the mapping of an encrypted volume, else its logical volume.
-func (s *Server) currentDevice(v volume) (device string, active bool, err error) {
-	if v.encryption == lvm.EncryptionNone {
-		return s.devices.Device(v.id, v.uuid)
-	}
-	device, _, active, err = s.encryption.Mapping(v.id.String())
-	return device, active, err
-}
-
 // stageEncrypted opens an encrypted volume, and keeps its mapping open until release. The caller keeps the logical volume open.
-func (s *Server) stageEncrypted(ctx context.Context, r stageRequest, v lvm.Volume, lv string) (device string, block BlockDevice, release func(), err error) {
-	mark := Mark{UUID: r.uuid, First: v.FormatMark}
-	device, err = s.encryption.Stage(ctx, luks.Request{
-		Volume: luks.Volume{Handle: r.id.String(), UUID: r.uuid, Device: lv, Copied: r.hasSource, Block: r.block},
-		Keys:   r.keys, Options: luks.Options{Discards: passesDiscards(v.Class, r.flags)},
-		Blank: func(ctx context.Context) error { return s.checkBlank(ctx, lv, mark, originOf(v, r.hasSource)) },
+func (s *Server) stageEncrypted(ctx context.Context, r stageRequest, v lvm.Volume, lv formatTarget) (mapping formatTarget, release func(), err error) {
+	mapping = lv
+	if mapping.mark.First != 0 {
+		mapping.mark.First -= lvm.LUKSHeaderSize
+	}
+	mapping.device, err = s.encryption.Stage(ctx, luks.Request{
+		Volume: encryptedVolume(v, lv.device, r.hasSource, r.block), Keys: r.keys, Discards: passesDiscards(v.Class, r.flags),
+		Blank: func(ctx context.Context) error {
+			content, err := s.probe(ctx, lv)
+			if err != nil {
+				return err
+			}
+			return filesystem.CheckBlank(lv.device, content, lv.origin)
+		},
 		// Now package luks has its own mark. Once the mapping is open, the page cache of the logical volume shows what was there before.
-		Formatted: func() error { return s.fs.RemoveMark(lv, mark) },
-		Cleared:   func(mapping string) error { return s.markMapping(r, mapping, mark) },
+		Formatted: func() error { return s.tools.RemoveMark(lv.device, lv.mark) },
+		Cleared: func(device string) error {
+			if r.block || mapping.mark.First == 0 { // no file system follows
+				return nil
+			}
+			return s.tools.WriteMark(device, mapping.mark)
+		},
 	})
 	if err != nil {
-		return "", block, nil, err
+		return mapping, nil, err
 	}
-	block, release, err = s.openDevice(r.volume, device)
-	return device, block, release, err
-}
-
-// mappingMark is the format mark on the mapping of an encrypted volume.
-func mappingMark(m Mark) Mark {
-	if m.First != 0 {
-		m.First -= lvm.LUKSHeaderSize
-	}
-	return m
-}
-
-// markMapping writes the format mark to a new mapping, if a file system follows on it.
-func (s *Server) markMapping(r stageRequest, mapping string, mark Mark) error {
-	if r.block || mark.First == 0 {
-		return nil
-	}
-	return s.fs.WriteMark(mapping, mappingMark(mark))
+	mapping.BlockDevice, release, err = s.openDevice(r.volume, mapping.device)
+	return mapping, release, err
 }
 
 // passesDiscards reports whether the mapping passes discards, which show on the disk which blocks are free. Without them a thin
 // pool never regains space.
 func passesDiscards(class lvm.Class, mountOptions []string) bool {
-	for _, option := range splitMountOptions(mountOptions) {
+	for _, option := range mount.SplitOptions(mountOptions) {
 		if option == "discard" || option == "discard=async" || option == "discard=sync" {
 			return true
 		}
 	}
 	return class.Layout == lvm.LayoutThin
-}
-
-// checkBlank refuses (lvm.KindConflict) a logical volume that luksFormat may not overwrite: one that is mounted, has content, or may have
-// been in use. A raw volume may be formatted with LUKS, below its content.
-func (s *Server) checkBlank(ctx context.Context, device string, mark Mark, o origin) error {
-	content, err := s.fs.Probe(ctx, device, mark)
-	if err != nil {
-		return err
-	}
-	if content.Blank() && !content.Mounted {
-		o.raw = false
-		return checkFormat(device, content, o, "luks")
-	}
-	content.Others = []string{content.describe() + " instead of a LUKS header"}
-	return refuseContent(device, content, o, "luks")
-}
-
-// describe names all findings.
-func (c Content) describe() string {
-	var found []string
-	if c.Type != "" {
-		found = append(found, "a file system of type "+c.Type)
-	}
-	if c.Unfinished != "" {
-		found = append(found, "the beginning of a file system of type "+c.Unfinished)
-	}
-	if found = append(found, c.Others...); len(found) == 0 {
-		return "a mounted file system"
-	}
-	return joinAnd(found)
 }
 
 // expandMapping resizes the mapping of an encrypted volume to its logical volume, which it keeps open meanwhile. A Secret that is wrong is
@@ -130,7 +97,7 @@ func (s *Server) expandMapping(ctx context.Context, r expandRequest, v lvm.Volum
 	lv := volume{id: v.ID, uuid: v.UUID}
 	device, active, err := s.currentDevice(lv)
 	if err == nil && !active {
-		err = lvm.Errorf(lvm.KindNotFound, "volume %s is not in use on this node: it has no device", v.ID)
+		err = notInUse(v.ID)
 	}
 	if err != nil {
 		return 0, err
@@ -140,7 +107,7 @@ func (s *Server) expandMapping(ctx context.Context, r expandRequest, v lvm.Volum
 		return 0, err
 	}
 	defer release()
-	request := luks.Request{Volume: luks.Volume{Handle: v.ID.String(), UUID: v.UUID, Device: device, Copied: v.Source != lvm.ID{}, Block: r.block}}
+	request := luks.Request{Volume: encryptedVolume(v, device, false, r.block)}
 	if len(r.secret) > 0 {
 		if request.Keys, err = parseKeys(v.ID, r.secret, expandSecret); err != nil {
 			return 0, lvm.Errorf(lvm.KindConflict, "%w", err)
@@ -157,7 +124,7 @@ func (s *Server) closeMapping(ctx context.Context, handle string) error {
 	if err != nil || !open {
 		return err
 	}
-	mounts, err := s.fs.Mounts(device)
+	mounts, err := s.mounts.Mounts(device)
 	if err != nil {
 		return err
 	}
@@ -168,7 +135,7 @@ func (s *Server) closeMapping(ctx context.Context, handle string) error {
 }
 
 // isMapping reports whether a device is the mapping of an encrypted volume.
-func (s *Server) isMapping(handle string, device DeviceNumber) (bool, error) {
+func (s *Server) isMapping(handle string, device mount.DeviceNumber) (bool, error) {
 	_, number, open, err := s.encryption.Mapping(handle)
-	return open && DeviceNumber(number) == device, err
+	return open && mount.DeviceNumber(number) == device, err
 }

@@ -11,16 +11,18 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 	"github.com/nodelvm/nodelvm/node/luks"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 const (
-	mappingPath                = "/dev/dm-7"
-	mappingDevice DeviceNumber = 253<<8 | 7
+	mappingPath                      = "/dev/dm-7"
+	mappingDevice mount.DeviceNumber = 253<<8 | 7
 )
 
 // numberAt is the number of the device at a path of the fake.
-func numberAt(device string) DeviceNumber {
+func numberAt(device string) mount.DeviceNumber {
 	if device == mappingPath {
 		return mappingDevice
 	}
@@ -28,7 +30,7 @@ func numberAt(device string) DeviceNumber {
 }
 
 // boundAt is the number of the device that is bound at a path.
-func (f *fake) boundAt(path string) DeviceNumber {
+func (f *fake) boundAt(path string) mount.DeviceNumber {
 	if m := f.mounts[path]; m != nil && m.Device != 0 {
 		return m.Device
 	}
@@ -41,7 +43,7 @@ type fakeLUKS struct {
 	class  lvm.Class // of the volume
 	open   bool
 	last   luks.Request
-	health luks.Health
+	health string   // the problem
 	calls  []string // of its methods
 }
 
@@ -75,7 +77,7 @@ func (f *fakeLUKS) Unstage(context.Context, string) error {
 	return f.do("close")
 }
 
-func (f *fakeLUKS) Check(luks.Volume) (luks.Health, error) {
+func (f *fakeLUKS) Check(luks.Volume) (string, error) {
 	f.calls = append(f.calls, "Check")
 	return f.health, nil
 }
@@ -114,8 +116,8 @@ func TestLifeOfAnEncryptedFileSystem(t *testing.T) {
 	f := newEncrypted()
 	succeed(t, f.stageEncrypted(t, secret, fsType("xfs")))
 	f.expect(t, "activate", "open /dev/dm-3", "format xfs /dev/dm-7", "create /staging", "mount /dev/dm-7 /staging xfs ")
-	if v := f.luks.last.Volume; v != (luks.Volume{Handle: testID.String(), UUID: "uuid", Device: "/dev/dm-3"}) || f.luks.last.Options.Discards {
-		t.Errorf("opened as %+v, %+v", v, f.luks.last.Options)
+	if v := f.luks.last.Volume; v != luks.NewVolume(testID.String(), "uuid", "/dev/dm-3") || f.luks.last.Discards {
+		t.Errorf("opened as %+v, %+v", v, f.luks.last.Discards)
 	}
 	succeed(t, f.stageEncrypted(t, secret, fsType("xfs")))
 	f.expect(t, "activate", "open /dev/dm-3")
@@ -246,13 +248,15 @@ func TestEncryptedVolumesNeedASecret(t *testing.T) {
 
 // TestEncryptionNeedsABlankDevice: what is on the logical volume is never overwritten by a LUKS header.
 func TestEncryptionNeedsABlankDevice(t *testing.T) {
-	for what, content := range map[string]Content{
+	for what, content := range map[string]filesystem.Content{
 		"a file system of type ext4": {Type: "ext4"}, "swap (other)": {Others: []string{"swap (other)"}},
 		"the beginning of a file system of type xfs": {Unfinished: "xfs"}, "a mounted file system": {Mounted: true},
 	} {
 		f := newEncrypted()
-		f.content = content
-		f.held = 0
+		f.content, f.held = content, 0
+		if content.Mounted {
+			f.mounts["/elsewhere"] = fsMount(ourDevice, false)
+		}
 		if err := f.stageEncrypted(t, secret); lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -279,7 +283,7 @@ func TestDiscardsOfEncryptedVolumes(t *testing.T) {
 // TestHealthOfEncryptedVolumes: failed file systems and signatures are found on the mapping.
 func TestHealthOfEncryptedVolumes(t *testing.T) {
 	f := newEncrypted()
-	f.luks.open, f.failed = true, []DeviceNumber{mappingDevice}
+	f.luks.open, f.failed = true, []mount.DeviceNumber{mappingDevice}
 	list, err := f.server().Health(t.Context())
 	if err != nil || len(list) != 1 || list[0].Type != lvm.ConditionFileSystemReadOnly || !strings.Contains(list[0].Text, mappingPath) {
 		t.Errorf("%v, %v", list, err)
@@ -288,9 +292,9 @@ func TestHealthOfEncryptedVolumes(t *testing.T) {
 	if list, err := f.server().Health(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("closed: %v, %v", list, err)
 	}
-	f.failed, f.luks.health.Problem = nil, "the LUKS header is damaged"
+	f.failed, f.luks.health = nil, "the LUKS header is damaged"
 	list, err = f.server().Health(t.Context())
-	if err != nil || len(list) != 1 || list[0].Type != lvm.ConditionEncryptionHeaderDamaged || list[0].Volume.Claim != "shop/data" || list[0].Text != f.luks.health.Problem {
+	if err != nil || len(list) != 1 || list[0].Type != lvm.ConditionEncryptionHeaderDamaged || list[0].Volume.Claim != "shop/data" || list[0].Text != f.luks.health {
 		t.Errorf("a damaged header: %v, %v", list, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // expandRequest is a parsed NodeExpandVolumeRequest.
@@ -47,15 +48,15 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: int64(block.Size)}, nil
 }
 
-func (s *Server) expand(ctx context.Context, r expandRequest, device string, number DeviceNumber) error {
+func (s *Server) expand(ctx context.Context, r expandRequest, device string, number mount.DeviceNumber) error {
 	if r.block {
 		return nil
 	}
-	info, err := s.fs.Inspect(r.path)
+	info, err := s.mounts.Inspect(r.path)
 	switch {
 	case err != nil:
 		return err
-	case info.Kind == PathDevice && info.Device == number:
+	case info.Kind == mount.PathDevice && info.Device == number:
 		return nil
 	case info.Mount == nil || info.Mount.Device != number:
 		return lvm.Errorf(lvm.KindNotFound, "volume %s is not mounted at %s", r.id, r.path)
@@ -65,7 +66,7 @@ func (s *Server) expand(ctx context.Context, r expandRequest, device string, num
 		return s.resize(ctx, r.id, device, r.path, info.Mount.FSType)
 	}
 	// A pod may have a read-only mount of a file system that is mounted for writing elsewhere on this node.
-	mounts, err := s.fs.Mounts(device)
+	mounts, err := s.mounts.Mounts(device)
 	if err != nil {
 		return err
 	}
@@ -79,12 +80,12 @@ func (s *Server) expand(ctx context.Context, r expandRequest, device string, num
 
 // resize resizes a mounted file system if its device is larger; if not, it starts no process.
 func (s *Server) resize(ctx context.Context, id lvm.ID, device, path, fsType string) error {
-	more, err := s.fs.CanResize(device, fsType)
+	more, err := s.tools.CanResize(device, fsType)
 	if err != nil || !more {
 		return err
 	}
 	s.log.InfoContext(ctx, "resizing the file system to its volume", "volume", id.String(), "device", device, "type", fsType)
-	return s.fs.Resize(device, path, fsType)
+	return s.tools.Resize(device, path, fsType)
 }
 
 func parseExpand(req *csi.NodeExpandVolumeRequest) (r expandRequest, err error) {

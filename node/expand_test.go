@@ -8,6 +8,8 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // expandRequestOf is a NodeExpandVolumeRequest as the kubelet sends it for a file system.
@@ -52,7 +54,7 @@ func TestExpand(t *testing.T) {
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			f := newFake()
-			f.mounts["/staging"], f.mounts["/target"], f.kinds["/device"] = fsMount(ourDevice, false), fsMount(ourDevice, false), PathDevice
+			f.mounts["/staging"], f.mounts["/target"], f.kinds["/device"] = fsMount(ourDevice, false), fsMount(ourDevice, false), mount.PathDevice
 			f.mounts["/reader"] = fsMount(ourDevice, true)
 			f.lags = test.lags
 			s := f.server()
@@ -117,7 +119,7 @@ func TestExpandReadOnlyMounts(t *testing.T) {
 // first attempt has mounted it and failed then.
 func TestGrowthAtStage(t *testing.T) {
 	f := newFake()
-	f.content, f.lags, f.fail = Content{Type: "xfs"}, true, "resize"
+	f.content, f.lags, f.fail = filesystem.Content{Type: "xfs"}, true, "resize"
 	if err := f.stage(t, fsType("xfs")); err == nil {
 		t.Error("the growth failed, and staging did not")
 	}
@@ -143,7 +145,7 @@ func TestCopies(t *testing.T) {
 		"btrfs": {"activate", "set UUID /dev/dm-3", "check btrfs /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging btrfs noatime"},
 	} {
 		f := newFake()
-		f.content = Content{Type: name}
+		f.content = filesystem.Content{Type: name}
 		succeed(t, f.stage(t, fsType(name, "noatime"), copied))
 		f.expect(t, want...)
 		f = newFake() // of a volume that was never formatted, or that lost its superblock
@@ -158,14 +160,14 @@ func TestCopies(t *testing.T) {
 func TestHealth(t *testing.T) {
 	f := newFake()
 	for _, test := range []struct {
-		failed []DeviceNumber
+		failed []mount.DeviceNumber
 		active bool
 		want   int
 	}{
 		{nil, true, 0},
-		{[]DeviceNumber{otherDevice}, true, 0},
-		{[]DeviceNumber{otherDevice, ourDevice}, true, 1},
-		{[]DeviceNumber{ourDevice}, false, 0},
+		{[]mount.DeviceNumber{otherDevice}, true, 0},
+		{[]mount.DeviceNumber{otherDevice, ourDevice}, true, 1},
+		{[]mount.DeviceNumber{ourDevice}, false, 0},
 	} {
 		f.failed, f.active = test.failed, test.active
 		findings, err := f.server().Health(t.Context())

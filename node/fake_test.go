@@ -9,37 +9,39 @@ import (
 	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // fake is both the devices and the machine below a Server: one volume, its device, and a table of mounts. It writes down
 // what changes something.
 type fake struct {
 	active   bool
-	content  Content
-	contents map[string]Content // of devices with other content, by path
-	volume   lvm.Volume         // what its tags say: FormatMark, Block, Source
-	gone     int                // from this Lookup on, the volume is being deleted; 0: it stays
+	content  filesystem.Content
+	contents map[string]filesystem.Content // of devices with other content, by path
+	volume   lvm.Volume                    // what its tags say: FormatMark, Block, Source
+	gone     int                           // from this Lookup on, the volume is being deleted; 0: it stays
 	lookups  int
 	lags     bool // the file system is smaller than the device
-	failed   []DeviceNumber
+	failed   []mount.DeviceNumber
 	head     []byte           // of the device
 	ends     map[int64][]byte // what else is on the device, by offset
-	mounts   map[string]*Mount
-	kinds    map[string]PathKind
+	mounts   map[string]*mount.Entry
+	kinds    map[string]mount.PathKind
 	did      []string
 	fail     string            // the call that fails
 	held     int               // how often the device is held
 	moved    bool              // the volume's device becomes another one while it is being opened
 	readOnly bool              // the device takes no writes
 	during   func(call string) // runs in the middle of a call
-	usage    func(MountedFileSystem) (Usage, error)
+	usage    func(mount.FileSystem) (mount.Usage, error)
 	luks     fakeLUKS
 
 	syncing chan struct{} // a sync ends when this is closed
 }
 
 func newFake() *fake {
-	f := &fake{active: true, mounts: map[string]*Mount{}, kinds: map[string]PathKind{}}
+	f := &fake{active: true, mounts: map[string]*mount.Entry{}, kinds: map[string]mount.PathKind{}}
 	f.luks.fake = f
 	return f
 }
@@ -78,63 +80,63 @@ func (f *fake) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
 	return v, nil
 }
 
-func (f *fake) Inspect(path string) (PathInfo, error) {
-	p := PathInfo{Path: path, Mount: f.mounts[path], Kind: f.kinds[path]}
-	if p.Kind == PathDevice {
+func (f *fake) Inspect(path string) (mount.PathInfo, error) {
+	p := mount.PathInfo{Path: path, Mount: f.mounts[path], Kind: f.kinds[path]}
+	if p.Kind == mount.PathDevice {
 		p.Device = f.boundAt(path)
 	}
 	return p, nil
 }
-func (f *fake) Mounts(device string) (points []MountPoint, err error) {
+func (f *fake) Mounts(device string) (points []mount.Point, err error) {
 	for _, path := range slices.Sorted(maps.Keys(f.mounts)) {
 		if device == mappingPath && f.mounts[path].Device != mappingDevice {
 			continue
 		}
-		points = append(points, MountPoint{Path: path, ReadOnly: f.mounts[path].ReadOnly})
+		points = append(points, mount.Point{Path: path, ReadOnly: f.mounts[path].ReadOnly})
 	}
 	return points, nil
 }
-func (f *fake) RawDevices() (numbers []DeviceNumber, err error) {
+func (f *fake) RawDevices() (numbers []mount.DeviceNumber, err error) {
 	for path := range f.mounts {
-		if f.kinds[path] == PathDevice {
-			numbers = []DeviceNumber{f.boundAt(path)}
+		if f.kinds[path] == mount.PathDevice {
+			numbers = []mount.DeviceNumber{f.boundAt(path)}
 		}
 	}
 	return numbers, nil
 }
-func (f *fake) Stat(device string) (BlockDevice, error) {
-	return BlockDevice{numberAt(device), lvm.GiB}, nil
+func (f *fake) Stat(device string) (mount.BlockDevice, error) {
+	return mount.BlockDevice{Number: numberAt(device), Size: lvm.GiB}, nil
 }
-func (f *fake) OpenDevice(device string) (BlockDevice, func(), error) {
+func (f *fake) OpenDevice(device string) (mount.BlockDevice, func(), error) {
 	f.held++
-	return BlockDevice{numberAt(device), lvm.GiB}, func() { f.held-- }, nil
+	return mount.BlockDevice{Number: numberAt(device), Size: lvm.GiB}, func() { f.held-- }, nil
 }
 func (f *fake) Owns(_ context.Context, id lvm.ID, device uint64) (bool, error) {
-	return id == testID && DeviceNumber(device) == ourDevice, nil
+	return id == testID && mount.DeviceNumber(device) == ourDevice, nil
 }
-func (f *fake) Probe(_ context.Context, device string, _ Mark) (Content, error) {
+func (f *fake) Probe(_ context.Context, device string, _ filesystem.Mark) (filesystem.Content, error) {
 	if content, other := f.contents[device]; other {
 		return content, nil
 	}
 	return f.content, nil
 }
-func (f *fake) Format(_ context.Context, w Formatting) error {
+func (f *fake) Format(_ context.Context, w filesystem.Formatting) error {
 	words := append([]string{w.Type, w.Device}, w.Options...)
 	if w.Clear {
 		words = append(words, "(clear)")
 	}
 	return f.do("format %s", strings.Join(words, " "))
 }
-func (f *fake) RemoveMark(device string, mark Mark) error {
+func (f *fake) RemoveMark(device string, mark filesystem.Mark) error {
 	if content, other := f.contents[device]; other && !content.Marked || !other && !f.content.Marked {
 		return nil
 	}
 	return f.do("remove mark %s %s", device, mark.UUID)
 }
-func (f *fake) WriteMark(device string, mark Mark) error {
+func (f *fake) WriteMark(device string, mark filesystem.Mark) error {
 	return f.do("write mark %s %s at %d", device, mark.UUID, mark.First)
 }
-func (f *fake) SetUUID(_ context.Context, device string, _ [16]byte) error {
+func (f *fake) SetUUID(_ context.Context, device, _ string) error {
 	return f.do("set UUID %s", device)
 }
 func (f *fake) CanResize(string, string) (bool, error) { return f.lags, nil }
@@ -152,7 +154,7 @@ func (f *fake) ReadAt(_ string, offset int64, bytes int) ([]byte, error) {
 	}
 	return append(slices.Clone(f.head), make([]byte, bytes)...)[:bytes], nil
 }
-func (f *fake) FailedFileSystems() ([]DeviceNumber, error) { return f.failed, nil }
+func (f *fake) Failed() ([]mount.DeviceNumber, error) { return f.failed, nil }
 func (f *fake) List(context.Context) ([]lvm.Volume, error) {
 	return []lvm.Volume{{ID: testID, UUID: "uuid", Group: "vg-a", Claim: "shop/data", Class: f.luks.class}}, nil
 }
@@ -160,9 +162,9 @@ func (f *fake) Fsck(_ context.Context, device, fsType string) error {
 	return f.do("check %s %s", fsType, device)
 }
 func (f *fake) CreateMountPoint(path string, file bool) ([]string, error) {
-	f.kinds[path] = PathEmptyDir
+	f.kinds[path] = mount.PathEmptyDir
 	if file {
-		f.kinds[path] = PathEmptyFile
+		f.kinds[path] = mount.PathEmptyFile
 	}
 	return []string{path}, f.do("create %s", path)
 }
@@ -181,8 +183,8 @@ func (f *fake) Bind(source, target string, readOnly bool) error {
 		if m := f.mounts[source]; m != nil {
 			f.mounts[target].Device = m.Device
 		}
-		if f.kinds[target] == PathEmptyFile {
-			f.kinds[target] = PathDevice
+		if f.kinds[target] == mount.PathEmptyFile {
+			f.kinds[target] = mount.PathDevice
 		}
 	}
 	return err
@@ -196,8 +198,8 @@ func (f *fake) Unmount(path string) error {
 	err := f.do("unmount %s", path)
 	if err == nil {
 		delete(f.mounts, path)
-		if f.kinds[path] == PathDevice {
-			f.kinds[path] = PathEmptyFile
+		if f.kinds[path] == mount.PathDevice {
+			f.kinds[path] = mount.PathEmptyFile
 		}
 	}
 	return err
@@ -209,29 +211,29 @@ func (f *fake) RemoveMountPoint(path string) error {
 	delete(f.kinds, path)
 	return f.do("remove %s", path)
 }
-func (f *fake) MountedFileSystems() (map[DeviceNumber][]MountedFileSystem, error) {
-	all := map[DeviceNumber][]MountedFileSystem{}
+func (f *fake) FileSystems() (map[mount.DeviceNumber][]mount.FileSystem, error) {
+	all := map[mount.DeviceNumber][]mount.FileSystem{}
 	for _, path := range slices.Sorted(maps.Keys(f.mounts)) {
 		m := f.mounts[path]
-		all[m.Device] = append(all[m.Device], MountedFileSystem{Path: path, Type: m.FSType, ReadOnly: m.ReadOnly})
+		all[m.Device] = append(all[m.Device], mount.FileSystem{Path: path, Type: m.FSType, ReadOnly: m.ReadOnly})
 	}
 	return all, nil
 }
-func (f *fake) Trim(m MountedFileSystem, from, device lvm.Bytes) (trimmed, next lvm.Bytes, err error) {
+func (f *fake) Trim(m mount.FileSystem, from, device lvm.Bytes) (trimmed, next lvm.Bytes, err error) {
 	return 5, device, f.do("trim %s %d of %s", m.Path, from, device)
 }
-func (f *fake) Sync(m MountedFileSystem) error {
+func (f *fake) Sync(m mount.FileSystem) error {
 	if f.syncing != nil {
 		<-f.syncing
 	}
 	return f.do("sync %s", m.Path)
 }
-func (f *fake) UsageOf(m MountedFileSystem) (Usage, error) {
+func (f *fake) UsageOf(m mount.FileSystem) (mount.Usage, error) {
 	if f.usage != nil {
 		return f.usage(m)
 	}
 	return f.Usage(m.Path)
 }
-func (f *fake) Usage(string) (Usage, error) {
-	return Usage{Total: 100, Used: 60, Available: 30, Inodes: 10, InodesUsed: 4, InodesFree: 6}, nil
+func (f *fake) Usage(string) (mount.Usage, error) {
+	return mount.Usage{Total: 100, Used: 60, Available: 30, Inodes: 10, InodesUsed: 4, InodesFree: 6}, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 )
 
 // The bits of an xfs superblock (XFS Algorithms & Data Structures, "Superblocks").
@@ -23,45 +24,50 @@ const (
 	btrfsCompatRO, btrfsFreeSpaceTree, btrfsFreeSpaceValid = 180, 1, 2
 )
 
-// TestXFSFeaturesOnDisk: what mkfs.xfs writes with our suboptions, alone and among those of a class.
+// TestXFSFeaturesOnDisk: what mkfs.xfs writes with our suboptions, alone and among those of a class. The second class has those of a kernel before
+// 5.10.
 func TestXFSFeaturesOnDisk(t *testing.T) {
 	for _, test := range []struct {
-		kernel             kernelVersion
 		options            string
 		compatRO, incompat uint32
 	}{
-		{kernelVersion{7, 2}, "", finobt | reflink | inobtcount, ftype | sparseInodes | bigtimeBit},
-		{kernelVersion{5, 4}, "", finobt | reflink, ftype | sparseInodes},
-		{kernelVersion{6, 1}, "-m reflink=0 -i size=1024", finobt | inobtcount, ftype | sparseInodes | bigtimeBit},
-		{kernelVersion{6, 1}, "-m bigtime=0,rmapbt=1", finobt | reflink | rmapbt | inobtcount, ftype | sparseInodes},
-		{kernelVersion{6, 1}, "-m finobt=0", reflink, ftype | sparseInodes | bigtimeBit},
-		{kernelVersion{6, 1}, "-i nrext64=1,sparse=0 -n ftype=1", finobt | reflink | inobtcount, ftype | bigtimeBit | nrext64Bit},
-		{kernelVersion{6, 1}, "-b size=1024 -d agcount=2 -l size=64m", finobt | reflink | inobtcount, ftype | sparseInodes | bigtimeBit},
+		{"", finobt | reflink | inobtcount, ftype | sparseInodes | bigtimeBit},
+		{"-m bigtime=0,inobtcount=0", finobt | reflink, ftype | sparseInodes},
+		{"-m reflink=0 -i size=1024", finobt | inobtcount, ftype | sparseInodes | bigtimeBit},
+		{"-m bigtime=0,rmapbt=1", finobt | reflink | rmapbt | inobtcount, ftype | sparseInodes},
+		{"-m finobt=0", reflink, ftype | sparseInodes | bigtimeBit},
+		{"-i nrext64=1,sparse=0 -n ftype=1", finobt | reflink | inobtcount, ftype | bigtimeBit | nrext64Bit},
+		{"-b size=1024 -d agcount=2 -l size=64m", finobt | reflink | inobtcount, ftype | sparseInodes | bigtimeBit},
 	} {
-		b := newBench(t)
-		device := b.volume("v", 320)
-		options, err := parseMkfs("xfs", test.options)
-		b.must(err)
-		b.run("mkfs.xfs", mkfsArgs("xfs", device, options, test.kernel)...)
-		super, err := readSuperblock(device, 0)
-		b.must(err)
+		super := newBench(t).format("xfs", 320, 0, test.options)
 		compatRO, incompat := binary.BigEndian.Uint32(super[xfsCompatRO:]), binary.BigEndian.Uint32(super[xfsIncompat:])
 		if compatRO != test.compatRO || incompat != test.incompat {
-			t.Errorf("Linux %s, %q: ro_compat %#x, incompat %#x; want %#x, %#x", test.kernel, test.options, compatRO, incompat, test.compatRO, test.incompat)
+			t.Errorf("%q: ro_compat %#x, incompat %#x; want %#x, %#x", test.options, compatRO, incompat, test.compatRO, test.incompat)
 		}
 	}
 }
 
 // TestBtrfsFeaturesOnDisk: no feature that a kernel before 6.1 does not mount.
 func TestBtrfsFeaturesOnDisk(t *testing.T) {
-	b := newBench(t)
-	device := b.volume("v", 112)
-	b.run("mkfs.btrfs", mkfsArgs("btrfs", device, nil, kernelVersion{5, 4})...)
-	super, err := readSuperblock(device, superblocks["btrfs"])
-	b.must(err)
+	super := newBench(t).format("btrfs", 112, 64<<10, "")
 	if bits := binary.LittleEndian.Uint64(super[btrfsCompatRO:]); bits&^(btrfsFreeSpaceTree|btrfsFreeSpaceValid) != 0 {
 		t.Errorf("compat_ro is %#x", bits)
 	}
+}
+
+// format formats a volume with options of a class, whatever the kernel, and returns its superblock.
+func (b *bench) format(fsType string, size, superblock int64, options string) []byte {
+	b.t.Helper()
+	f := filesystem.Formatting{Device: b.volume("v", size), Size: lvm.Bytes(size) * megabytes, Mark: b.mark("v"), Type: fsType, Options: strings.Fields(options)}
+	b.must(b.tools.Format(b.t.Context(), f))
+	return b.superblock("v", superblock)
+}
+
+func (b *bench) superblock(name string, at int64) []byte {
+	b.t.Helper()
+	super, err := b.block.ReadAt(b.devices[name], at, 4096)
+	b.must(err)
+	return super
 }
 
 // TestDirtyExt4IsCheckedBeforeTheMount: a kernel before 5.15 refuses to mount an ext4 whose orphan file holds something; our
@@ -77,15 +83,11 @@ func TestDirtyExt4IsCheckedBeforeTheMount(t *testing.T) {
 	b.must(f.Sync())
 	b.copyOf("copy", "v") // as a power cut leaves it
 	b.must(f.Close())
-	super, err := readSuperblock(b.devices["copy"], superblocks["ext4"])
-	b.must(err)
-	if binary.LittleEndian.Uint32(super[roCompat:])&orphanPresent == 0 {
+	if binary.LittleEndian.Uint32(b.superblock("copy", 1024)[roCompat:])&orphanPresent == 0 {
 		t.Fatalf("the copy of %s is not dirty", device)
 	}
-	b.must(newMachine().Fsck(t.Context(), b.devices["copy"], "ext4"))
-	super, err = readSuperblock(b.devices["copy"], superblocks["ext4"])
-	b.must(err)
-	if bits := binary.LittleEndian.Uint32(super[roCompat:]); bits&orphanPresent != 0 {
+	b.must(b.tools.Fsck(t.Context(), b.devices["copy"], "ext4"))
+	if bits := binary.LittleEndian.Uint32(b.superblock("copy", 1024)[roCompat:]); bits&orphanPresent != 0 {
 		t.Errorf("ro_compat is still %#x", bits)
 	}
 	b.must(b.unstage("v", staging))

@@ -262,7 +262,7 @@ func TestOpenDeviceIsNotFormatted(t *testing.T) {
 func TestDataBeyondZeroedHeadIsNoContent(t *testing.T) {
 	b := newBench(t)
 	device := b.volume("v", 16)
-	b.noise(device, headSize, megabytes) // what wipe "none" may leave
+	b.noise(device, 4096, megabytes) // what wipe "none" may leave
 	b.must(b.stage("v", "ext4", b.path("staging")))
 	b.must(b.unstage("v", b.path("staging")))
 }

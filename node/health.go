@@ -15,7 +15,7 @@ import (
 // the mount table, the usage of the mounted file systems, ext4's error counters, LUKS headers, and both ends of raw block
 // volumes.
 func (s *Server) Health(ctx context.Context) ([]lvm.Condition, error) {
-	failed, err := s.fs.FailedFileSystems()
+	failed, err := s.mounted.Failed()
 	if err != nil {
 		return nil, err
 	}
@@ -32,13 +32,9 @@ func (s *Server) Health(ctx context.Context) ([]lvm.Condition, error) {
 		return findings, nil
 	}
 	for _, v := range volumes {
-		path, active, err := s.currentDevice(volumeOf(v))
-		if err != nil || !active {
-			continue // it is not mounted, or is being unmounted
-		}
-		block, err := s.fs.Stat(path)
-		if err != nil || !slices.Contains(failed, block.Number) {
-			continue
+		path, number, active := s.activeDevice(v)
+		if !active || !slices.Contains(failed, number) {
+			continue // it works, is not mounted, or is being unmounted
 		}
 		findings = append(findings, lvm.Condition{Type: lvm.ConditionFileSystemReadOnly, Group: v.Group, Volume: v,
 			Text: "the file system on " + string(v.Group) + "/" + v.ID.LV + " (" + path + ") has errors, and the kernel refuses writes to it: " +
@@ -93,4 +89,21 @@ func expansionCommand(v lvm.Volume) string {
 		return ""
 	}
 	return fmt.Sprintf(" (kubectl patch pvc %s -n %s, spec.resources.requests.storage)", name, namespace)
+}
+
+// checkHeaders checks the LUKS headers of the active encrypted volumes.
+func (s *Server) checkHeaders(volumes []lvm.Volume) (findings []lvm.Condition) {
+	for _, v := range volumes {
+		if v.Class.Encryption == lvm.EncryptionNone {
+			continue
+		}
+		path, active, err := s.devices.Device(v.ID, v.UUID)
+		if err != nil || !active {
+			continue
+		}
+		if problem, err := s.encryption.Check(encryptedVolume(v, path, false, v.Block)); err == nil && problem != "" {
+			findings = append(findings, lvm.Condition{Type: lvm.ConditionEncryptionHeaderDamaged, Group: v.Group, Volume: v, Text: problem})
+		}
+	}
+	return findings
 }

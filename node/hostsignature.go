@@ -88,7 +88,7 @@ type rawVolume struct {
 // rawVolumes returns the volumes that are published as raw block volumes. If there is none, it only reads the mount table: each
 // scrape of the metrics calls it, and each search for a volume's device costs many system calls.
 func (s *Server) rawVolumes(volumes []lvm.Volume) []rawVolume {
-	numbers, err := s.fs.RawDevices()
+	numbers, err := s.mounts.RawDevices()
 	if err != nil || len(numbers) == 0 {
 		return nil
 	}
@@ -101,11 +101,7 @@ func (s *Server) rawVolumes(volumes []lvm.Volume) []rawVolume {
 			if v.Block != block {
 				continue
 			}
-			path, active, err := s.currentDevice(volumeOf(v))
-			if err != nil || !active {
-				continue
-			}
-			if device, err := s.fs.Stat(path); err == nil && slices.Contains(numbers, device.Number) {
+			if path, number, active := s.activeDevice(v); active && slices.Contains(numbers, number) {
 				raw = append(raw, rawVolume{v, path})
 			}
 		}
@@ -128,19 +124,19 @@ func (s *Server) hostSignatureFinding(raw rawVolume) (lvm.Condition, bool) {
 // readHostSignature describes the signature at the beginning or end of a device; "": none on which the node's own system acts,
 // or the device is unreadable, too small, or no longer exists.
 func (s *Server) readHostSignature(path string) string {
-	head, err := s.fs.ReadAt(path, 0, signatureSpan)
+	head, err := s.block.ReadAt(path, 0, signatureSpan)
 	if err != nil {
 		return ""
 	}
 	if what := matchHostSignature(head); what != "" {
 		return "begins like " + what
 	}
-	block, err := s.fs.Stat(path)
+	block, err := s.block.Stat(path)
 	if err != nil {
 		return ""
 	}
 	for _, offset := range mdEndOffsets(block.Size) {
-		if mark, err := s.fs.ReadAt(path, offset, len(mdMagic)); err == nil && bytes.Equal(mark, mdMagic) {
+		if mark, err := s.block.ReadAt(path, offset, len(mdMagic)); err == nil && bytes.Equal(mark, mdMagic) {
 			return "ends like " + mdMember
 		}
 	}

@@ -1,15 +1,13 @@
 package node
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 func at(offset int, mark string) []byte { return append(make([]byte, offset), mark...) }
@@ -40,20 +38,20 @@ func TestHostSignature(t *testing.T) {
 // A signature is reported of a volume that is published as a raw block volume, and of no other: a file system is the driver's.
 func TestHealthReportsSignatures(t *testing.T) {
 	for name, c := range map[string]struct {
-		kind PathKind
+		kind mount.PathKind
 		head []byte
 		end  int64  // an offset with md's mark
 		want string // "": nothing is found
 	}{
-		"raw, with LVM":         {PathDevice, at(512, "LABELONE"), 0, "begins like an LVM physical volume"},
-		"raw, md 0.90":          {PathDevice, nil, 1<<30 - 64<<10, "ends like a member of an md array"},
-		"raw, md 1.0":           {PathDevice, nil, 1<<30 - 8<<10, "ends like a member of an md array"},
-		"raw, md elsewhere":     {PathDevice, nil, 1<<30 - 4<<10, ""},
-		"raw, without":          {PathDevice, at(512, "postgres"), 0, ""},
-		"a mounted file system": {PathEmptyDir, at(65600, "_BHRfS_M"), 1<<30 - 8<<10, ""},
+		"raw, with LVM":         {mount.PathDevice, at(512, "LABELONE"), 0, "begins like an LVM physical volume"},
+		"raw, md 0.90":          {mount.PathDevice, nil, 1<<30 - 64<<10, "ends like a member of an md array"},
+		"raw, md 1.0":           {mount.PathDevice, nil, 1<<30 - 8<<10, "ends like a member of an md array"},
+		"raw, md elsewhere":     {mount.PathDevice, nil, 1<<30 - 4<<10, ""},
+		"raw, without":          {mount.PathDevice, at(512, "postgres"), 0, ""},
+		"a mounted file system": {mount.PathEmptyDir, at(65600, "_BHRfS_M"), 1<<30 - 8<<10, ""},
 	} {
 		f := newFake()
-		f.head, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = c.head, c.kind, &Mount{}
+		f.head, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = c.head, c.kind, &mount.Entry{}
 		f.ends = map[int64][]byte{c.end: mdMagic}
 		found, err := f.server().Health(t.Context())
 		if err != nil || (len(found) == 1) != (c.want != "") {
@@ -83,7 +81,7 @@ func TestMDAtEnd(t *testing.T) {
 // A node without raw block volumes asks for no volume's device and reads none: each scrape of the metrics does this.
 func TestSignaturesCostNothingWithoutRawVolumes(t *testing.T) {
 	f := newFake()
-	f.head, f.mounts["/pod/volume"] = at(0, "LABELONE"), &Mount{}
+	f.head, f.mounts["/pod/volume"] = at(0, "LABELONE"), &mount.Entry{}
 	asked := 0
 	f.during = func(string) { asked++ }
 	if found, err := f.server().Health(t.Context()); err != nil || len(found) != 0 || asked != 0 {
@@ -95,7 +93,7 @@ func TestSignaturesCostNothingWithoutRawVolumes(t *testing.T) {
 func TestSignatureOfADeviceThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		f.head, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = at(0, "LABELONE"), PathDevice, &Mount{}
+		f.head, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = at(0, "LABELONE"), mount.PathDevice, &mount.Entry{}
 		answer := make(chan struct{})
 		f.during = func(string) { <-answer }
 		s := f.server()
@@ -110,17 +108,4 @@ func TestSignatureOfADeviceThatHangs(t *testing.T) {
 			t.Errorf("when the device answers again: Health = %v, %v", found, err)
 		}
 	})
-}
-
-func TestReadAtOfAFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "device")
-	if err := os.WriteFile(path, bytes.Repeat([]byte("ab"), 50), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if data, err := newMachine().ReadAt(path, 1, 3); err != nil || string(data) != "bab" {
-		t.Errorf("ReadAt = %q, %v", data, err)
-	}
-	if data, err := newMachine().ReadAt(path, 98, 3); err == nil {
-		t.Errorf("ReadAt beyond the end of a device = %q, want an error", data)
-	}
 }

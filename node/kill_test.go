@@ -21,6 +21,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 )
 
 // killing runs mkfs under ptrace(2), counts its writes to the device, and kills it at the start of one.
@@ -217,13 +218,13 @@ func (b *bench) grow(device string, size int64) {
 func (b *bench) killed(fsType, options string, at, total int) int {
 	b.t.Helper()
 	k := &killing{Interface: exec.New(), at: at}
-	honest := b.fs
-	b.fs = machine{mounter: newMachine().mounter, exec: k}
+	honest := b.tools
+	b.tools = filesystem.Tools{Exec: k}
 	err := b.stage("v", fsType, b.path("staging"), api.AttributeMkfsOptions, options)
 	if (err == nil) != (at == 0) {
 		b.t.Fatalf("killed at write %d of %d: %v", at, total, err)
 	}
-	b.fs = honest
+	b.tools = honest
 	return max(total, k.passed)
 }
 
@@ -253,8 +254,8 @@ func (b *bench) startsByItself(fsType, options string) {
 		return
 	}
 	b.must(os.WriteFile(filepath.Join(staging, "kept"), []byte("data"), 0o600))
-	if _, marked, err := readHead(b.devices["v"], b.mark("v")); err != nil || marked {
-		b.t.Errorf("it is mounted with the mark of mkfs: %v, %v", marked, err)
+	if b.isMarked("v") {
+		b.t.Error("it is mounted with the mark of mkfs")
 	}
 	b.umount(staging)
 	b.must(b.stage("v", fsType, staging))
@@ -271,7 +272,7 @@ func (b *bench) umount(path string) { b.t.Helper(); b.run("umount", path) }
 func TestMarkAfterFinishedMkfs(t *testing.T) {
 	b := newBench(t)
 	device := b.volume("v", 16)
-	b.must(newMachine().Format(t.Context(), Formatting{Device: device, Size: 16 * megabytes, Mark: Mark{UUID: "uuid-of-v"}, Type: "ext4"}))
+	b.must(filesystem.New().Format(t.Context(), filesystem.Formatting{Device: device, Size: 16 * megabytes, Mark: filesystem.Mark{UUID: "uuid-of-v"}, Type: "ext4"}))
 	b.write(device, int64(lvm.FormatMarkOffset(16*megabytes)), lvm.FormatMark("uuid-of-v"))
 	uuid := b.run("blkid", "-p", "-s", "UUID", "-o", "value", device)
 	b.startsByItself("ext4", "")
@@ -304,7 +305,7 @@ func TestNoMountedFileSystemIsFormatted(t *testing.T) {
 	b := newBench(t)
 	device := b.volume("v", 304)
 	b.startsByItself("xfs", "")
-	b.write(device, xfsInProgress, []byte{1})
+	b.write(device, 126, []byte{1}) // sb_inprogress
 	b.refused("xfs", b.digestBefore(), func() error { return b.stage("v", "xfs", b.path("staging")) })
 }
 
@@ -315,7 +316,7 @@ func TestMarkInAFileIsUserData(t *testing.T) {
 	b.startsByItself("ext4", "")
 	b.write(device, int64(lvm.FormatMarkOffset(16*megabytes)), lvm.FormatMark("uuid-of-v"))
 	unchanged := b.digestBefore()
-	content, err := newMachine().Probe(t.Context(), device, Mark{UUID: "uuid-of-v"})
+	content, err := filesystem.New().Probe(t.Context(), device, filesystem.Mark{UUID: "uuid-of-v"})
 	if err != nil || content.Marked || content.Type != "ext4" {
 		t.Errorf("got %+v, %v", content, err)
 	}

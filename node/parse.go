@@ -10,7 +10,9 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 	"github.com/nodelvm/nodelvm/node/luks"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // volume is the part of a request that describes the volume.
@@ -137,15 +139,15 @@ func parseCapability(c *csi.VolumeCapability) (volume, error) {
 	}
 	v.fsType, v.flags = c.GetMount().GetFsType(), c.GetMount().GetMountFlags()
 	if v.fsType == "" {
-		v.fsType = fileSystems[0]
+		v.fsType = filesystem.Types[0]
 	}
-	if err := CheckFileSystem(v.fsType, ""); err != nil {
+	if err := filesystem.CheckOptions(v.fsType, ""); err != nil {
 		return v, err
 	}
-	if err := CheckMountOptions(v.fsType, v.flags); err != nil {
+	if err := mount.CheckOptions(v.fsType, v.flags); err != nil {
 		return v, err
 	}
-	for _, option := range splitMountOptions(v.flags) { // the last of ro and rw counts
+	for _, option := range mount.SplitOptions(v.flags) { // the last of ro and rw counts
 		v.mountReadOnly = option == "ro" || v.mountReadOnly && option != "rw"
 	}
 	v.readOnly = v.readOnly || v.mountReadOnly

@@ -93,6 +93,11 @@ func TestParseRequests(t *testing.T) {
 var unexported = cmp.Options{cmp.AllowUnexported(stageRequest{}, publishRequest{}, volume{}), cmpopts.EquateEmpty()}
 
 func TestReadOnlyOfTheRequest(t *testing.T) {
+	for flags, want := range map[string]bool{"ro": true, "noatime,ro": true, "ro,rw": false, "rw,ro": true, "rw": false} {
+		if v, err := parseCapability(request(fsType("", flags)).GetVolumeCapability()); err != nil || v.mountReadOnly != want || v.readOnly != want {
+			t.Errorf("%s: %+v, %v", flags, v, err)
+		}
+	}
 	r, err := parsePublish(request(func(r *csi.NodePublishVolumeRequest) { r.Readonly = true }))
 	if err != nil || !r.readOnly {
 		t.Errorf("got %+v, %v", r, err)

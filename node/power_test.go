@@ -121,7 +121,7 @@ func (w *powerWork) renew(i int, uuid string) {
 	}
 	note("? clear")
 	w.run("wipefs", "-q", "-a", w.devices[v.name])
-	w.write(w.devices[v.name], 0, make([]byte, headSize))
+	w.write(w.devices[v.name], 0, make([]byte, 4096))
 	note("? stage")
 	w.must(w.stageRound(i, uuid))
 	file, err := os.Create(filepath.Join(w.path(v.name), "kept"))

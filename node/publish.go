@@ -7,6 +7,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // NodePublishVolume bind-mounts a staged volume at a pod's path: the file system's directory, or the device over a file (CSI
@@ -81,33 +82,23 @@ func (s *Server) publish(ctx context.Context, r publishRequest, device string) e
 		return err
 	}
 	defer release()
-	target, err := s.fs.Inspect(r.target)
+	target, err := s.mounts.Inspect(r.target)
 	if err != nil {
 		return err
 	}
-	source, staged := device, PathInfo{}
+	source, staged := device, mount.PathInfo{}
 	if !r.block {
 		source = r.staging
-		if staged, err = s.fs.Inspect(r.staging); err != nil {
+		if staged, err = s.mounts.Inspect(r.staging); err != nil {
 			return err
 		}
 	}
-	mounts, err := s.fs.Mounts(device)
+	mounts, err := s.mounts.Mounts(device)
 	if err != nil {
 		return err
 	}
-	act, err := planPublish(r, target, staged, mounts, block.Number)
-	if err != nil {
+	if published, err := planPublish(r, target, staged, mounts, block.Number); err != nil || published {
 		return err
-	}
-	switch act {
-	case actRemount:
-		if _, err := s.unmountAll(ctx, r.id.String(), r.target); err != nil {
-			return err
-		}
-	case actMount:
-	case actNothing, actFormat, actCheck:
-		return nil
 	}
 	if r.block {
 		if err := s.setDeviceWritable(device, !r.readOnly); err != nil {
@@ -119,12 +110,12 @@ func (s *Server) publish(ctx context.Context, r publishRequest, device string) e
 
 // bind binds a raw volume only if it is still ready after that: a deletion refuses a volume that is bound, and may have begun before.
 func (s *Server) bind(ctx context.Context, r publishRequest, source string) error {
-	if err := s.fs.Bind(source, r.target, r.readOnly); err != nil || !r.block {
+	if err := s.mounts.Bind(source, r.target, r.readOnly); err != nil || !r.block {
 		return err
 	}
 	err := s.checkReady(ctx, r.volume)
 	if err != nil {
-		err = errors.Join(err, s.fs.Unmount(r.target))
+		err = errors.Join(err, s.mounts.Unmount(r.target))
 	}
 	return err
 }
@@ -132,9 +123,9 @@ func (s *Server) bind(ctx context.Context, r publishRequest, source string) erro
 // setDeviceWritable makes a raw device read-only or writable. A read-only bind mount does not protect the device from writes:
 // it protects the file system with the device node.
 func (s *Server) setDeviceWritable(device string, writable bool) error {
-	readOnly, err := s.fs.ReadOnly(device)
+	readOnly, err := s.block.ReadOnly(device)
 	if err != nil || readOnly == !writable {
 		return err
 	}
-	return s.fs.SetReadOnly(device, !writable)
+	return s.block.SetReadOnly(device, !writable)
 }

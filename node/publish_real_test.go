@@ -10,20 +10,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
-	"golang.org/x/sys/unix"
-
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // host is another mount namespace that the mounts below a directory reach, as those of the driver's container reach the
 // node.
-func (b *bench) host() (mounts func(path string) []*mountinfo.Info) {
+func (b *bench) host() (mounts func(path string) []dm.Mount) {
 	b.t.Helper()
 	b.run("mount", "--bind", b.dir, b.dir)
 	b.run("mount", "--make-shared", b.dir)
@@ -39,15 +39,14 @@ func (b *bench) host() (mounts func(path string) []*mountinfo.Info) {
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		b.t.Fatal(err)
 	}
-	return func(path string) []*mountinfo.Info {
-		table, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", cmd.Process.Pid))
+	return func(path string) []dm.Mount {
+		all, err := dm.ReadMounts(fmt.Sprintf("/proc/%d/mountinfo", cmd.Process.Pid))
 		b.must(err)
-		defer func() { _ = table.Close() }()
-		found, err := mountinfo.GetMountsFromReader(table, mountinfo.SingleEntryFilter(path))
-		b.must(err)
-		return found
+		return slices.DeleteFunc(all, func(m dm.Mount) bool { return m.Point != path })
 	}
 }
+
+func isReadOnly(m dm.Mount) bool { return slices.Contains(strings.Split(m.Options, ","), "ro") }
 
 // What is published read-only is so in each namespace that it appears in, from the beginning.
 func TestReadOnlyPublishReachesTheHost(t *testing.T) {
@@ -58,15 +57,15 @@ func TestReadOnlyPublishReachesTheHost(t *testing.T) {
 		staging, target, writer := b.path("staging"), b.path("pods/reader"), b.path("pods/writer")
 		b.must(b.stage("v", kind, staging))
 		b.must(b.publish("v", kind, staging, target, true))
-		if found := mounts(target); len(found) != 1 || !hasOption(found[0].Options, "ro") {
+		if found := mounts(target); len(found) != 1 || !isReadOnly(found[0]) {
 			t.Errorf("%s: on the host it is %+v", kind, found)
 		}
 		if kind == "ext4" {
 			b.must(b.publish("v", kind, staging, writer, false))
-			if found := mounts(writer); len(found) != 1 || hasOption(found[0].Options, "ro") {
+			if found := mounts(writer); len(found) != 1 || isReadOnly(found[0]) {
 				t.Errorf("%s: a writer beside it: %+v", kind, found)
 			}
-			if options := mounts(target)[0].Options; !hasOption(options, "noatime") {
+			if options := mounts(target)[0].Options; !strings.Contains(options, "noatime") {
 				t.Errorf("the reader's mount lost an option: %s", options)
 			}
 			b.must(b.unpublish("v", writer))
@@ -87,10 +86,9 @@ func TestReadOnlyBindOfOldKernels(t *testing.T) {
 	b.must(b.stage("v", "ext4", staging))
 	b.must(os.Mkdir(target, 0o700))
 	b.must(os.WriteFile(file, nil, 0o600))
-	bind := func(from, to string) error { return unix.Mount(from, to, "", unix.MS_BIND, "") }
 	for source, path := range map[string]string{staging: target, device: file} {
-		b.must(bindReadOnlyBeforeLinux512(source, path, bind))
-		if found := mounts(path); len(found) != 1 || !hasOption(found[0].Options, "ro") {
+		b.must(mount.BindReadOnlyBeforeLinux512(source, path))
+		if found := mounts(path); len(found) != 1 || !isReadOnly(found[0]) {
 			t.Errorf("%s: on the host it is %+v", path, found)
 		}
 		b.run("umount", path)
@@ -141,7 +139,7 @@ func TestReadOnlyBlockPublish(t *testing.T) {
 		t.Errorf("the writer's path: %v", err)
 	}
 	b.must(b.unpublish("v", target))
-	if readOnly, err := newMachine().ReadOnly(device); err != nil || readOnly {
+	if readOnly, err := b.block.ReadOnly(device); err != nil || readOnly {
 		t.Errorf("after the end of the pod the device is read-only: %v, %v", readOnly, err)
 	}
 	b.must(b.publish("v", "block", b.path("staging"), b.path("writer"), false))
@@ -165,8 +163,8 @@ func TestRefusedMountsLeaveNoDirectories(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	m := newMachine()
-	failing := New(Config{NodeName: "n", Devices: b.devices, Filesystem: failingMount{m}})
+	m := mount.New()
+	failing := New(Config{NodeName: "n", Devices: b.devices, Mounts: failingMount{m}})
 	honest := b.Server
 	b.Server = failing
 	if err := b.publish("v", "ext4", staging, filepath.Join(deep, "target"), false); err == nil {
@@ -182,7 +180,7 @@ func TestRefusedMountsLeaveNoDirectories(t *testing.T) {
 	b.must(b.unstage("v", staging))
 }
 
-type failingMount struct{ machine }
+type failingMount struct{ mount.Machine }
 
 func (failingMount) Bind(string, string, bool) error { return errors.New("no mount today") }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 )
 
 // enlarge makes a volume larger, as lvextend does: some MiB in all.
@@ -32,7 +33,7 @@ func (b *bench) expand(name, path string, size int64) error {
 // wants tells whether the driver would let the file system grow now.
 func (b *bench) wants(name, fsType string) bool {
 	b.t.Helper()
-	more, err := newMachine().CanResize(b.devices[name], fsType)
+	more, err := b.tools.CanResize(b.devices[name], fsType)
 	b.must(err)
 	return more
 }
@@ -40,7 +41,7 @@ func (b *bench) wants(name, fsType string) bool {
 // spans fails unless the device is the file system's, but for its tables and its log.
 func (b *bench) spans(path string, size int64) {
 	b.t.Helper()
-	usage, err := newMachine().Usage(path)
+	usage, err := b.mounted.Usage(path)
 	b.must(err)
 	if least := lvm.Bytes(size) * megabytes * 7 / 10; usage.Total < least {
 		b.t.Errorf("of %d MiB the file system has %s, want at least %s", size, usage.Total, least)
@@ -49,7 +50,7 @@ func (b *bench) spans(path string, size int64) {
 
 // Online, offline, and after a step that was lost; each with sizes at which the tools leave a little out at the end.
 func TestGrowth(t *testing.T) {
-	for _, fsType := range fileSystems {
+	for _, fsType := range filesystem.Types {
 		t.Run(fsType, func(t *testing.T) {
 			b := newBench(t)
 			b.volume("v", 304)
@@ -95,7 +96,7 @@ func TestFreshFileSystemsDoNotGrow(t *testing.T) {
 		for _, size := range sizes {
 			name := fmt.Sprintf("v%d", size)
 			device := b.volume(name, size)
-			b.must(newMachine().Format(t.Context(), Formatting{Device: device, Size: lvm.Bytes(size) * megabytes, Mark: Mark{UUID: "uuid"}, Type: fsType}))
+			b.must(b.tools.Format(t.Context(), filesystem.Formatting{Device: device, Size: lvm.Bytes(size) * megabytes, Mark: filesystem.Mark{UUID: "uuid"}, Type: fsType}))
 			if b.wants(name, fsType) {
 				t.Errorf("a fresh %s on %d MiB wants to grow", fsType, size)
 			}
@@ -131,7 +132,7 @@ func (b *bench) copyOf(name, origin string) {
 // Copies of a mounted file system, taken with a log that is not replayed yet, are mounted beside it and beside each
 // other, and larger than it; and so are copies of copies. None is formatted: what was synced is there.
 func TestCopiesBesideTheirOrigin(t *testing.T) {
-	for _, fsType := range fileSystems {
+	for _, fsType := range filesystem.Types {
 		t.Run(fsType, func(t *testing.T) {
 			b := newBench(t)
 			b.volume("v", 320)

@@ -1,18 +1,19 @@
 // Package node implements the CSI Node service of one node: it turns a volume's device into a path that a pod can use.
 //
 // The lifecycle of a volume here: NodeStageVolume -> parseStage -> Devices.ActivateAs ("/dev/dm-3") -> planStage (what is at
-// the staging path?) -> Filesystem.Probe -> planContent (what is on the device?) -> create or check the file system, mount it,
-// and resize it if its device is larger; then NodePublishVolume -> planPublish -> a bind mount at the pod's path. parse.go,
-// mkfs.go, plan.go, superblock.go and btrfs.go are pure functions: they derive the action from the request and the present
-// state. The files *_linux.go execute it.
+// the staging path?) -> Tools.Probe -> filesystem.PlanContent (what is on the device?) -> create or check the file system, mount it,
+// and resize it if its device is larger; then NodePublishVolume -> planPublish -> a bind mount at the pod's path. parse.go and
+// plan.go are pure functions: they derive the action from the request and the present state. Package filesystem works on the
+// content of devices, package mount on the machine's mounts, and package luks on encrypted volumes.
 //
-// Caveats. The driver formats a device only with proof that no file system on it was ever mounted (formatproof.go). mkfs runs to its end even if the caller gives up. Unpublishing and unstaging never
-// run LVM, so pods can end whatever state the disks are in.
+// Caveats. The driver formats a device only with proof that no file system on it was ever mounted. Unpublishing and unstaging
+// never run LVM, so pods can end whatever state the disks are in.
 //
 // Errors leave this package with the kinds of package lvm; cmd/nodelvm has the one table that maps kinds to gRPC codes.
 package node
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -21,7 +22,9 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 	"github.com/nodelvm/nodelvm/node/luks"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // Devices is what this service needs of the node's LVM; *host.Host implements it. Every error has an lvm.Kind.
@@ -46,9 +49,14 @@ type Config struct {
 	NodeName    string // the node's name: CSI node id and topology value
 	VolumeLimit int64  // max_volumes_per_node; 0: no limit
 	Devices     Devices
-	Filesystem  Filesystem   // nil: this node's
 	Encryption  Encryption   // nil: this node's
 	Log         *slog.Logger // nil: slog.Default()
+
+	// nil: this machine's
+	Tools              Tools
+	Mounts             Mounts
+	MountedFileSystems MountedFileSystems
+	BlockDevices       BlockDevices
 }
 
 // Server implements csi.NodeServer for one node. Its only state is the operations in flight.
@@ -57,7 +65,10 @@ type Server struct {
 	name          string
 	limit         int64
 	devices       Devices
-	fs            Filesystem
+	tools         Tools
+	mounts        Mounts
+	mounted       MountedFileSystems
+	block         BlockDevices
 	encryption    Encryption
 	log           *slog.Logger
 	locks         operationLocks
@@ -65,18 +76,17 @@ type Server struct {
 	signatureScan sync.Mutex // held during a scan of the volumes for signatures
 }
 
+// New returns the service of a node.
 func New(c Config) *Server {
-	s := &Server{name: c.NodeName, limit: c.VolumeLimit, devices: c.Devices, fs: c.Filesystem, encryption: c.Encryption, log: c.Log}
-	if s.fs == nil {
-		s.fs = newMachine()
+	log, machine := cmp.Or(c.Log, slog.Default()), mount.New()
+	return &Server{
+		name: c.NodeName, limit: c.VolumeLimit, log: log, devices: c.Devices,
+		encryption: cmp.Or[Encryption](c.Encryption, luks.New(log)),
+		tools:      cmp.Or[Tools](c.Tools, filesystem.New()),
+		mounts:     cmp.Or[Mounts](c.Mounts, machine),
+		mounted:    cmp.Or[MountedFileSystems](c.MountedFileSystems, machine),
+		block:      cmp.Or[BlockDevices](c.BlockDevices, machine),
 	}
-	if s.log == nil {
-		s.log = slog.Default()
-	}
-	if s.encryption == nil {
-		s.encryption = luks.New(luks.Config{Log: s.log})
-	}
-	return s
 }
 
 // NodeGetInfo returns the node's name and topology (CSI spec, "NodeGetInfo").

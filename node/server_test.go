@@ -9,10 +9,12 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 func (f *fake) server() *Server {
-	return New(Config{NodeName: "n", Devices: f, Filesystem: f, Encryption: &f.luks})
+	return New(Config{NodeName: "n", Devices: f, Encryption: &f.luks, Tools: f, Mounts: f, MountedFileSystems: f, BlockDevices: f})
 }
 
 // expect compares what was done since the last time.
@@ -73,7 +75,7 @@ func TestFileSystemLifecycle(t *testing.T) {
 	f.expect(t, "unmount /staging")
 	succeed(t, f.unstage(t))
 	f.expect(t)
-	f.content = Content{Type: "xfs"}
+	f.content = filesystem.Content{Type: "xfs"}
 	succeed(t, f.stage(t, fsType("xfs")))
 	f.expect(t, "activate", "check xfs /dev/dm-3", "mount /dev/dm-3 /staging xfs ")
 }
@@ -118,12 +120,12 @@ func TestFailedStageCanBeRepeated(t *testing.T) {
 
 func TestRefusalsChangeNothing(t *testing.T) {
 	f := newFake()
-	f.content = Content{Others: []string{"swap (other)"}}
+	f.content = filesystem.Content{Others: []string{"swap (other)"}}
 	if err := f.stage(t); lvm.KindOf(err) != lvm.KindConflict {
 		t.Errorf("foreign content: %v", err)
 	}
 	f.expect(t, "activate")
-	f.kinds["/target"] = PathNonEmptyDir
+	f.kinds["/target"] = mount.PathNonEmptyDir
 	if err := f.unpublish(t); lvm.KindOf(err) != lvm.KindConflict {
 		t.Errorf("unpublish of somebody's files: %v", err)
 	}
@@ -177,7 +179,7 @@ func TestNodeGetVolumeStats(t *testing.T) {
 	f := newFake()
 	f.mounts["/target"] = fsMount(ourDevice, false)
 	f.mounts["/other"] = fsMount(otherDevice, false)
-	f.kinds["/device"] = PathDevice
+	f.kinds["/device"] = mount.PathDevice
 	for _, test := range []struct {
 		what, handle, path string
 		active             bool
@@ -210,7 +212,7 @@ func TestNodeGetVolumeStats(t *testing.T) {
 }
 
 func TestNodeGetInfo(t *testing.T) {
-	s := New(Config{NodeName: "node-1", VolumeLimit: 7, Devices: newFake(), Filesystem: newFake()})
+	s := New(Config{NodeName: "node-1", VolumeLimit: 7, Devices: newFake()})
 	info, err := s.NodeGetInfo(t.Context(), nil)
 	if err != nil || info.GetNodeId() != "node-1" || info.GetMaxVolumesPerNode() != 7 || info.GetAccessibleTopology().GetSegments()[api.TopologyKey] != "node-1" {
 		t.Errorf("got %v, %v", info, err)

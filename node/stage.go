@@ -7,6 +7,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // NodeStageVolume makes a volume usable on this node: it activates the device, opens an encrypted one, formats one that was
@@ -45,76 +47,59 @@ func (s *Server) stage(ctx context.Context, r stageRequest, v lvm.Volume, device
 		return err
 	}
 	defer release()
-	mark := Mark{UUID: r.uuid, First: v.FormatMark}
+	t := formatTarget{device, block, filesystem.Mark{UUID: r.uuid, First: v.FormatMark}, filesystem.OriginOf(v, r.hasSource)}
 	if r.encryption != lvm.EncryptionNone {
-		var releaseMapping func()
-		if device, block, releaseMapping, err = s.stageEncrypted(ctx, r, v, device); err != nil {
+		mapping, release, err := s.stageEncrypted(ctx, r, v, t)
+		if err != nil {
 			return err
 		}
-		defer releaseMapping()
-		mark = mappingMark(mark)
+		defer release()
+		t = mapping
 	}
 	if r.block {
 		return nil
 	}
-	return s.stageFileSystem(ctx, r, formatTarget{device, block.Size, mark, originOf(v, r.hasSource)}, block.Number)
+	return s.stageFileSystem(ctx, r, t)
 }
 
 // formatTarget is a device that may be formatted.
 type formatTarget struct {
 	device string
-	size   lvm.Bytes
-	mark   Mark
-	origin origin
+	mount.BlockDevice
+	mark   filesystem.Mark
+	origin filesystem.Origin
 }
 
-func (s *Server) stageFileSystem(ctx context.Context, r stageRequest, t formatTarget, number DeviceNumber) error {
-	info, err := s.fs.Inspect(r.staging)
+func (s *Server) stageFileSystem(ctx context.Context, r stageRequest, t formatTarget) error {
+	info, err := s.mounts.Inspect(r.staging)
 	if err != nil {
 		return err
 	}
-	act, err := planStage(info, number, r)
+	mounted, err := planStage(info, t.Number, r)
 	if err != nil {
 		return err
 	}
-	if act != actNothing {
-		if act, err = s.ensureFileSystem(ctx, r, t); err != nil {
+	created := false
+	if !mounted {
+		if created, err = s.ensureFileSystem(ctx, r, t); err != nil {
 			return err
 		}
 		if err := s.mountAt(info, false, func() error { return s.mountFileSystem(r, t.device) }); err != nil {
 			return err
 		}
 	}
-	if act == actFormat || r.readOnly {
+	if created || r.readOnly {
 		return nil
 	}
 	return s.resize(ctx, r.id, t.device, r.staging, r.fsType)
 }
 
 func (s *Server) mountFileSystem(r stageRequest, device string) error {
-	err := s.fs.Mount(device, r.staging, r.fsType, mountOptions(r.volume))
+	err := s.mounts.Mount(device, r.staging, r.fsType, mountOptions(r.volume))
 	if err == nil {
 		return nil
 	}
-	return lvm.Errorf(lvm.KindOf(err), "%w. The file system may be damaged (see the node's kernel log). %s", err, repair(device, Remains{}, r.fsType))
-}
-
-// openDevice opens a volume's device, and checks that it is still the volume's: device-mapper gives the number of a device that
-// an admin has deactivated to the next one, possibly of another volume. While it is open, that cannot happen.
-func (s *Server) openDevice(v volume, device string) (BlockDevice, func(), error) {
-	block, release, err := s.fs.OpenDevice(device)
-	if err != nil {
-		return block, nil, err
-	}
-	now, active, err := s.currentDevice(v)
-	if err == nil && (!active || now != device) {
-		err = lvm.Errorf(lvm.KindBusy, "device %s is no longer volume %s: another program on this node deactivated it; the driver changed nothing, retry", device, v.id)
-	}
-	if err != nil {
-		release()
-		return block, nil, err
-	}
-	return block, release, nil
+	return lvm.Errorf(lvm.KindOf(err), "%w. The file system may be damaged (see the node's kernel log). %s", err, filesystem.Repair(device, r.fsType))
 }
 
 // mountOptions returns the options of the claim's class, and the driver's own. The kernel mounts a copied xfs file system,
@@ -131,62 +116,70 @@ func mountOptions(v volume) []string {
 	return v.flags
 }
 
-// ensureFileSystem makes sure that the device has a sound file system of the requested type, and returns what it did.
-func (s *Server) ensureFileSystem(ctx context.Context, r stageRequest, t formatTarget) (action, error) {
-	content, err := s.fs.Probe(ctx, t.device, t.mark)
+// ensureFileSystem makes sure that the device has a sound file system of the requested type.
+func (s *Server) ensureFileSystem(ctx context.Context, r stageRequest, t formatTarget) (created bool, err error) {
+	content, err := s.probe(ctx, t)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	act, err := planContent(t.device, content, t.origin, r.fsType, t.size)
+	act, err := filesystem.PlanContent(t.device, content, t.origin, r.fsType, t.Size)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	switch act {
-	case actFormat:
-		return act, s.makeFileSystem(ctx, r, Formatting{Device: t.device, Size: t.size, Mark: t.mark, Type: r.fsType, Clear: content.Unfinished != ""})
-	case actCheck:
+	case filesystem.ActFormat:
+		return true, s.makeFileSystem(ctx, r, filesystem.Formatting{Device: t.device, Size: t.Size, Mark: t.mark, Type: r.fsType, Clear: content.Unfinished != ""})
+	case filesystem.ActCheck:
 		if content.Marked {
-			if err := s.fs.RemoveMark(t.device, t.mark); err != nil {
-				return 0, err
+			if err := s.tools.RemoveMark(t.device, t.mark); err != nil {
+				return false, err
 			}
 		}
 		if r.hasSource && r.fsType == "btrfs" {
-			if err := s.fs.SetUUID(ctx, t.device, btrfsUUID(r.uuid)); err != nil {
-				return 0, err
+			if err := s.tools.SetUUID(ctx, t.device, r.uuid); err != nil {
+				return false, err
 			}
 		}
-		return act, s.fs.Fsck(ctx, t.device, r.fsType)
-	case actNothing, actMount, actRemount:
+		return false, s.tools.Fsck(ctx, t.device, r.fsType)
+	case filesystem.ActMount:
 	}
-	return act, nil
+	return false, nil
 }
 
-func (s *Server) makeFileSystem(ctx context.Context, r stageRequest, f Formatting) (err error) {
-	if f.Options, err = parseMkfs(r.fsType, r.mkfs); err != nil {
-		return err
+// probe reads the content of a device. The mount table comes first: a missing device is an error, which blkid reports as blank.
+func (s *Server) probe(ctx context.Context, t formatTarget) (filesystem.Content, error) {
+	mounts, err := s.mounts.Mounts(t.device)
+	if err != nil {
+		return filesystem.Content{}, err
 	}
-	if err := checkKernel(r.fsType, f.Options, runningKernel()); err != nil {
+	content, err := s.tools.Probe(ctx, t.device, t.mark)
+	content.Mounted = len(mounts) > 0
+	return content, err
+}
+
+func (s *Server) makeFileSystem(ctx context.Context, r stageRequest, f filesystem.Formatting) (err error) {
+	if f.Options, err = filesystem.ParseOptions(r.fsType, r.mkfs); err != nil {
 		return err
 	}
 	s.log.InfoContext(ctx, "creating a file system", "volume", r.id.String(), "device", f.Device, "type", f.Type, "options", r.mkfs, "afterInterruption", f.Clear)
-	return s.fs.Format(ctx, f)
+	return s.tools.Format(ctx, f)
 }
 
 // mountAt creates the mount point if it is missing, and mounts; if that fails, it removes what it created.
-func (s *Server) mountAt(info PathInfo, file bool, mount func() error) error {
+func (s *Server) mountAt(info mount.PathInfo, file bool, attach func() error) error {
 	var made []string
-	if info.Kind == PathAbsent {
+	if info.Kind == mount.PathAbsent {
 		var err error
-		if made, err = s.fs.CreateMountPoint(info.Path, file); err != nil {
+		if made, err = s.mounts.CreateMountPoint(info.Path, file); err != nil {
 			return lvm.Errorf(lvm.KindInternal, "cannot create the mount point: %w", err)
 		}
 	}
-	err := mount()
+	err := attach()
 	if err == nil {
 		return nil
 	}
 	for _, path := range slices.Backward(made) {
-		if left := s.fs.RemoveMountPoint(path); left != nil {
+		if left := s.mounts.RemoveMountPoint(path); left != nil {
 			s.log.Warn("cannot remove an empty mount point", "path", path, "error", left)
 			break
 		}

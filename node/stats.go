@@ -6,6 +6,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // NodeGetVolumeStats returns the usage of a file system, or the size of a raw device (CSI spec, "NodeGetVolumeStats"). It
@@ -29,17 +30,17 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	if err != nil { // no volume can be at this path
 		return nil, lvm.Errorf(lvm.KindNotFound, "volume %s is not at this path: %w", id, err)
 	}
-	info, err := s.fs.Inspect(path)
+	info, err := s.mounts.Inspect(path)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case info.Kind == PathDevice && info.Device == device.Number:
+	case info.Kind == mount.PathDevice && info.Device == device.Number:
 		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: int64(device.Size)}}}, nil
 	case info.Mount == nil || info.Mount.Device != device.Number:
 		return nil, lvm.Errorf(lvm.KindNotFound, "volume %s is not mounted at %s", id, path)
 	}
-	usage, err := s.fs.Usage(path)
+	usage, err := s.mounted.Usage(path)
 	if err != nil {
 		return nil, err
 	}
@@ -50,29 +51,4 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 		reply.Usage = append(reply.Usage, &csi.VolumeUsage{Unit: csi.VolumeUsage_INODES, Total: usage.Inodes, Used: usage.InodesUsed, Available: usage.InodesFree})
 	}
 	return reply, nil
-}
-
-// deviceOf returns a volume, and the path and description of the device that its pods use.
-func (s *Server) deviceOf(ctx context.Context, id lvm.ID) (v lvm.Volume, path string, block BlockDevice, err error) {
-	v, err = s.devices.Lookup(ctx, id)
-	if kind := lvm.KindOf(err); kind == lvm.KindNotLocal || kind == lvm.KindNotManaged {
-		return v, "", block, lvm.Errorf(lvm.KindNotFound, "%w", err)
-	}
-	if err != nil {
-		return v, "", block, err
-	}
-	path, active, err := s.currentDevice(volumeOf(v))
-	if err != nil {
-		return v, "", block, err
-	}
-	if !active {
-		return v, "", block, lvm.Errorf(lvm.KindNotFound, "volume %s is not in use on this node: it has no device", id)
-	}
-	block, err = s.fs.Stat(path)
-	return v, path, block, err
-}
-
-// volumeOf returns the fields that the search for a volume's device needs.
-func volumeOf(v lvm.Volume) volume {
-	return volume{id: v.ID, uuid: v.UUID, encryption: v.Class.Encryption}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // syncedBeforeCopy is the type of file system that does not freeze when device-mapper suspends its device, so that a snapshot
@@ -15,18 +16,13 @@ const syncedBeforeCopy = "btrfs"
 // nothing for a volume that is not mounted for writing here. The volume is locked meanwhile, even after ctx has ended: a disk
 // that does not respond costs one goroutine, and later calls get lvm.KindBusy.
 func (s *Server) SyncBeforeCopy(ctx context.Context, id lvm.ID) error {
-	_, _, block, err := s.deviceOf(ctx, id)
+	_, mounts, err := s.writableMounts(ctx, id)
 	if lvm.KindOf(err) == lvm.KindNotFound {
 		return nil // not in use here, or it does not exist, which LVM then reports
 	}
 	if err != nil {
 		return err
 	}
-	mounted, err := s.fs.MountedFileSystems()
-	if err != nil {
-		return err
-	}
-	mounts := writable(mounted[block.Number])
 	if len(mounts) == 0 || mounts[0].Type != syncedBeforeCopy {
 		return nil
 	}
@@ -52,9 +48,9 @@ func (s *Server) SyncBeforeCopy(ctx context.Context, id lvm.ID) error {
 }
 
 // syncFirst syncs a file system at the first of its mount points that still shows it: another mount can cover one.
-func (s *Server) syncFirst(mounts []MountedFileSystem) (err error) {
+func (s *Server) syncFirst(mounts []mount.FileSystem) (err error) {
 	for _, m := range mounts {
-		if err = s.fs.Sync(m); err == nil {
+		if err = s.mounted.Sync(m); err == nil {
 			return nil
 		}
 	}

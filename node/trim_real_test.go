@@ -14,11 +14,12 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 )
 
 // TestTrim: the blocks of deleted files return to what is below the device, and the data of others stays.
 func TestTrim(t *testing.T) {
-	for _, fsType := range fileSystems {
+	for _, fsType := range filesystem.Types {
 		t.Run(fsType, func(t *testing.T) {
 			b := newBench(t)
 			b.volume("v", 320)

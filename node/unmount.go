@@ -6,6 +6,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // NodeUnstageVolume unmounts the staging path and closes an encrypted volume (CSI spec, "NodeUnstageVolume"). It does not
@@ -56,7 +57,7 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublish
 	if err := checkRemovable(info); err != nil {
 		return nil, err
 	}
-	if err := s.fs.RemoveMountPoint(target); err != nil {
+	if err := s.mounts.RemoveMountPoint(target); err != nil {
 		return nil, lvm.Errorf(lvm.KindInternal, "cannot remove the empty mount point: %w", err)
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, nil
@@ -66,9 +67,9 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublish
 const mountsAtOnePath = 16
 
 // unmountAll unmounts all mounts of a volume at a path, also stacked ones, and returns what it then finds there.
-func (s *Server) unmountAll(ctx context.Context, handle, path string) (PathInfo, error) {
+func (s *Server) unmountAll(ctx context.Context, handle, path string) (mount.PathInfo, error) {
 	for range mountsAtOnePath {
-		info, err := s.fs.Inspect(path)
+		info, err := s.mounts.Inspect(path)
 		if err != nil || info.Mount == nil {
 			return info, err
 		}
@@ -79,19 +80,19 @@ func (s *Server) unmountAll(ctx context.Context, handle, path string) (PathInfo,
 			return info, err
 		}
 	}
-	return PathInfo{}, lvm.Errorf(lvm.KindInternal, "%s is still mounted after %d unmounts", path, mountsAtOnePath)
+	return mount.PathInfo{}, lvm.Errorf(lvm.KindInternal, "%s is still mounted after %d unmounts", path, mountsAtOnePath)
 }
 
 // checkOwner refuses (lvm.KindConflict) a mount that is not the volume's, and (lvm.KindNotFound) a handle that no volume of
 // this driver can have.
-func (s *Server) checkOwner(ctx context.Context, handle string, info PathInfo) error {
+func (s *Server) checkOwner(ctx context.Context, handle string, info mount.PathInfo) error {
 	id, err := parseHandle(handle)
 	if err != nil {
 		return err
 	}
-	isVolume, err := s.devices.Owns(ctx, id, uint64(info.mountedDevice()))
+	isVolume, err := s.devices.Owns(ctx, id, uint64(info.MountedDevice()))
 	if err == nil && !isVolume {
-		isVolume, err = s.isMapping(handle, info.mountedDevice())
+		isVolume, err = s.isMapping(handle, info.MountedDevice())
 	}
 	if err != nil {
 		return err
@@ -106,22 +107,22 @@ func (s *Server) checkOwner(ctx context.Context, handle string, info PathInfo) e
 // isReadOnlyDevice reports whether a raw device is published read-only at a path. The last unmount of such a device makes it writable,
 // so no other publication of the volume may run meanwhile.
 func (s *Server) isReadOnlyDevice(path string) (bool, error) {
-	info, err := s.fs.Inspect(path)
-	return err == nil && info.Kind == PathDevice && info.Mount != nil && info.Mount.ReadOnly, err
+	info, err := s.mounts.Inspect(path)
+	return err == nil && info.Kind == mount.PathDevice && info.Mount != nil && info.Mount.ReadOnly, err
 }
 
 // unmount removes the topmost mount at a path. It makes a read-only raw device writable with the last unmount; if that fails,
 // the device is still published, and stays read-only. The caller holds the volume exclusively then.
-func (s *Server) unmount(info PathInfo) error {
-	if info.Kind != PathDevice || !info.Mount.ReadOnly {
-		return s.fs.Unmount(info.Path)
+func (s *Server) unmount(info mount.PathInfo) error {
+	if info.Kind != mount.PathDevice || !info.Mount.ReadOnly {
+		return s.mounts.Unmount(info.Path)
 	}
-	mounts, err := s.fs.Mounts(info.Path)
+	mounts, err := s.mounts.Mounts(info.Path)
 	last := err == nil && len(mounts) == 1
 	if last {
 		s.setReadOnly(info, false)
 	}
-	err = s.fs.Unmount(info.Path)
+	err = s.mounts.Unmount(info.Path)
 	if err != nil && last {
 		s.setReadOnly(info, true)
 	}
@@ -129,8 +130,8 @@ func (s *Server) unmount(info PathInfo) error {
 }
 
 // setReadOnly only logs a failure: a pod must end whatever state its device is in, and publishing for writing retries.
-func (s *Server) setReadOnly(info PathInfo, readOnly bool) {
-	if err := s.fs.SetReadOnly(info.Path, readOnly); err != nil {
+func (s *Server) setReadOnly(info mount.PathInfo, readOnly bool) {
+	if err := s.block.SetReadOnly(info.Path, readOnly); err != nil {
 		s.log.Warn("cannot change whether a raw device is read-only", "path", info.Path, "readOnly", readOnly, "error", err)
 	}
 }

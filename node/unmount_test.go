@@ -8,22 +8,24 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // TestUnmountIgnoresOtherMounts: what is mounted at the path is unmounted only if it is the volume.
 func TestUnmountIgnoresOtherMounts(t *testing.T) {
 	for _, test := range []struct {
 		what, handle string
-		mount        *Mount
+		mount        *mount.Entry
 		kind         lvm.Kind
 	}{
 		{"another volume", testID.String(), fsMount(otherDevice, false), lvm.KindConflict},
-		{"a tmpfs", testID.String(), &Mount{Device: 45, FSType: "tmpfs", Source: "tmpfs"}, lvm.KindConflict},
+		{"a tmpfs", testID.String(), &mount.Entry{Device: 45, FSType: "tmpfs", Source: "tmpfs"}, lvm.KindConflict},
 		{"our mount, under another volume's handle", testVG + "/pvc-2", fsMount(ourDevice, false), lvm.KindConflict},
 		{"our mount, under no volume's handle", "garbage", fsMount(ourDevice, false), lvm.KindNotFound},
 	} {
 		f := newFake()
-		f.mounts["/target"], f.kinds["/target"] = test.mount, PathEmptyDir
+		f.mounts["/target"], f.kinds["/target"] = test.mount, mount.PathEmptyDir
 		s := f.server()
 		_, unpublish := s.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: test.handle, TargetPath: "/target"})
 		_, unstage := s.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: test.handle, StagingTargetPath: "/target"})
@@ -47,7 +49,7 @@ func TestUnmountIgnoresOtherMounts(t *testing.T) {
 // A mount of another volume on top of ours hides it: nothing of either is unmounted, nor is the volume below.
 func TestUnmountStopsAtOtherVolume(t *testing.T) {
 	f := newFake()
-	f.mounts["/target"], f.kinds["/target"] = fsMount(ourDevice, false), PathEmptyDir
+	f.mounts["/target"], f.kinds["/target"] = fsMount(ourDevice, false), mount.PathEmptyDir
 	f.during = func(call string) {
 		if call == "unmount /target" {
 			f.mounts["/target"] = fsMount(otherDevice, false)
@@ -179,15 +181,15 @@ func TestDeviceIsOpenUntilMount(t *testing.T) {
 // the file system is used.
 func TestUnfinishedFileSystems(t *testing.T) {
 	f := newFake()
-	f.content = Content{Unfinished: "xfs"}
+	f.content = filesystem.Content{Unfinished: "xfs"}
 	succeed(t, f.stage(t, fsType("xfs")))
 	f.expect(t, "activate", "format xfs /dev/dm-3 (clear)", "create /staging", "mount /dev/dm-3 /staging xfs ")
 	f = newFake()
-	f.content = Content{Type: "ext4", Marked: true}
+	f.content = filesystem.Content{Type: "ext4", Marked: true}
 	succeed(t, f.stage(t))
 	f.expect(t, "activate", "remove mark /dev/dm-3 uuid", "check ext4 /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro")
 	f = newFake()
-	f.content, f.fail = Content{Type: "ext4", Marked: true}, "remove mark"
+	f.content, f.fail = filesystem.Content{Type: "ext4", Marked: true}, "remove mark"
 	if err := f.stage(t); err == nil {
 		t.Error("mounted with the mark")
 	}
@@ -202,7 +204,7 @@ func TestMkfsOptionsAreReadForAFormat(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	f.expect(t, "activate")
-	f.content = Content{Type: "ext4"}
+	f.content = filesystem.Content{Type: "ext4"}
 	succeed(t, f.stage(t, old))
 }
 

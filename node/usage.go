@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/mount"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -27,7 +28,7 @@ func (s *Server) FileSystems(ctx context.Context) (map[lvm.ID]report.FileSystem,
 }
 
 func (s *Server) fileSystemsOf(ctx context.Context, volumes []lvm.Volume) (map[lvm.ID]report.FileSystem, error) {
-	mounted, err := s.fs.MountedFileSystems()
+	mounted, err := s.mounted.FileSystems()
 	if err != nil || len(mounted) == 0 {
 		return nil, err
 	}
@@ -35,8 +36,11 @@ func (s *Server) fileSystemsOf(ctx context.Context, volumes []lvm.Volume) (map[l
 	defer cancel()
 	reads := map[lvm.ID]*usageRead{}
 	for _, v := range volumes {
-		if mounts := mounted[s.numberOf(v)]; len(mounts) > 0 {
-			reads[v.ID] = s.usage.start(v.ID, mounts, s.fs.UsageOf)
+		if v.Block {
+			continue
+		}
+		if _, number, active := s.activeDevice(v); active && len(mounted[number]) > 0 {
+			reads[v.ID] = s.usage.start(v.ID, mounted[number], s.mounted.UsageOf)
 		}
 	}
 	all := make(map[lvm.ID]report.FileSystem, len(reads))
@@ -46,19 +50,6 @@ func (s *Server) fileSystemsOf(ctx context.Context, volumes []lvm.Volume) (map[l
 		}
 	}
 	return all, nil
-}
-
-// numberOf returns the number of a volume's device; 0 for an inactive volume and a raw block volume.
-func (s *Server) numberOf(v lvm.Volume) DeviceNumber {
-	path, active, err := s.currentDevice(volumeOf(v))
-	if err != nil || !active || v.Block {
-		return 0
-	}
-	block, err := s.fs.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return block.Number
 }
 
 // usageReader reads the usage of file systems, each in its own goroutine, at most one for a volume: a read that does not return
@@ -73,12 +64,12 @@ type usageRead struct {
 	fsType string
 	since  time.Time
 	done   chan struct{}
-	usage  Usage
+	usage  mount.Usage
 	err    error
 }
 
 // start returns the running read of this volume, or starts one.
-func (u *usageReader) start(id lvm.ID, mounts []MountedFileSystem, read func(MountedFileSystem) (Usage, error)) *usageRead {
+func (u *usageReader) start(id lvm.ID, mounts []mount.FileSystem, read func(mount.FileSystem) (mount.Usage, error)) *usageRead {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if running := u.running[id]; running != nil {
@@ -100,13 +91,13 @@ func (u *usageReader) start(id lvm.ID, mounts []MountedFileSystem, read func(Mou
 }
 
 // firstUsage reads the usage at the first of the mount points that still shows the file system: another mount can cover one.
-func firstUsage(mounts []MountedFileSystem, read func(MountedFileSystem) (Usage, error)) (usage Usage, err error) {
+func firstUsage(mounts []mount.FileSystem, read func(mount.FileSystem) (mount.Usage, error)) (usage mount.Usage, err error) {
 	for _, m := range mounts {
 		if usage, err = read(m); !errors.Is(err, fs.ErrNotExist) {
 			return usage, err
 		}
 	}
-	return Usage{}, err
+	return mount.Usage{}, err
 }
 
 // await returns the result; mounted is false if the file system was unmounted before the read.

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/mount"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -33,19 +34,19 @@ func TestFileSystems(t *testing.T) {
 			f.mounts["/staging"] = fsMount(otherDevice, false)
 		}, nil},
 		"unmounted meanwhile": {func(f *fake) {
-			f.usage = func(MountedFileSystem) (Usage, error) { return Usage{}, fs.ErrNotExist }
+			f.usage = func(mount.FileSystem) (mount.Usage, error) { return mount.Usage{}, fs.ErrNotExist }
 		}, nil},
 		"covered at its first path": {func(f *fake) {
 			f.mounts["/target"] = fsMount(ourDevice, false)
-			f.usage = func(m MountedFileSystem) (Usage, error) {
+			f.usage = func(m mount.FileSystem) (mount.Usage, error) {
 				if m.Path == "/staging" {
-					return Usage{}, fs.ErrNotExist
+					return mount.Usage{}, fs.ErrNotExist
 				}
 				return f.Usage(m.Path)
 			}
 		}, &full},
 		"unreadable": {func(f *fake) {
-			f.usage = func(MountedFileSystem) (Usage, error) { return Usage{}, broken }
+			f.usage = func(mount.FileSystem) (mount.Usage, error) { return mount.Usage{}, broken }
 		}, &report.FileSystem{Type: "ext4", Error: broken.Error()}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +74,7 @@ func TestFileSystemThatDoesNotAnswer(t *testing.T) {
 		f := newFake()
 		f.mounts["/staging"] = fsMount(ourDevice, false)
 		answer, reads := make(chan struct{}), atomic.Int32{}
-		f.usage = func(m MountedFileSystem) (Usage, error) {
+		f.usage = func(m mount.FileSystem) (mount.Usage, error) {
 			reads.Add(1)
 			<-answer
 			return f.Usage(m.Path)
@@ -100,25 +101,25 @@ func TestFileSystemThatDoesNotAnswer(t *testing.T) {
 // TestFullFileSystems: each limit of a file system has its condition, with the command that expands its claim.
 func TestFullFileSystems(t *testing.T) {
 	for name, test := range map[string]struct {
-		usage Usage
+		usage mount.Usage
 		want  []lvm.ConditionType
 	}{
-		"half full":            {Usage{Total: 1000, Available: 500, Inodes: 100, InodesFree: 50}, nil},
-		"at the limit":         {Usage{Total: 1000, Available: 100, Inodes: 100, InodesFree: 10}, nil},
-		"nearly full":          {Usage{Total: 1000, Available: 99}, []lvm.ConditionType{lvm.ConditionFileSystemNearlyFull}},
-		"just not full":        {Usage{Total: 1000, Available: 20}, []lvm.ConditionType{lvm.ConditionFileSystemNearlyFull}},
-		"full":                 {Usage{Total: 1000, Available: 19}, []lvm.ConditionType{lvm.ConditionFileSystemFull}},
-		"inodes nearly used":   {Usage{Total: 1000, Available: 500, Inodes: 100, InodesFree: 9}, []lvm.ConditionType{lvm.ConditionFileSystemInodesNearlyUsed}},
-		"full, and no inodes":  {Usage{Total: 1000, Inodes: 100}, []lvm.ConditionType{lvm.ConditionFileSystemFull, lvm.ConditionFileSystemInodesNearlyUsed}},
-		"without inode limits": {Usage{Total: 1000, Available: 500}, nil},
-		"no size":              {Usage{}, nil},
-		"of the largest size":  {Usage{Total: math.MaxInt64, Available: math.MaxInt64 / 11}, []lvm.ConditionType{lvm.ConditionFileSystemNearlyFull}},
+		"half full":            {mount.Usage{Total: 1000, Available: 500, Inodes: 100, InodesFree: 50}, nil},
+		"at the limit":         {mount.Usage{Total: 1000, Available: 100, Inodes: 100, InodesFree: 10}, nil},
+		"nearly full":          {mount.Usage{Total: 1000, Available: 99}, []lvm.ConditionType{lvm.ConditionFileSystemNearlyFull}},
+		"just not full":        {mount.Usage{Total: 1000, Available: 20}, []lvm.ConditionType{lvm.ConditionFileSystemNearlyFull}},
+		"full":                 {mount.Usage{Total: 1000, Available: 19}, []lvm.ConditionType{lvm.ConditionFileSystemFull}},
+		"inodes nearly used":   {mount.Usage{Total: 1000, Available: 500, Inodes: 100, InodesFree: 9}, []lvm.ConditionType{lvm.ConditionFileSystemInodesNearlyUsed}},
+		"full, and no inodes":  {mount.Usage{Total: 1000, Inodes: 100}, []lvm.ConditionType{lvm.ConditionFileSystemFull, lvm.ConditionFileSystemInodesNearlyUsed}},
+		"without inode limits": {mount.Usage{Total: 1000, Available: 500}, nil},
+		"no size":              {mount.Usage{}, nil},
+		"of the largest size":  {mount.Usage{Total: math.MaxInt64, Available: math.MaxInt64 / 11}, []lvm.ConditionType{lvm.ConditionFileSystemNearlyFull}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake()
 			f.active = true
 			f.mounts["/staging"] = fsMount(ourDevice, false)
-			f.usage = func(MountedFileSystem) (Usage, error) { return test.usage, nil }
+			f.usage = func(mount.FileSystem) (mount.Usage, error) { return test.usage, nil }
 			found, err := f.server().Health(t.Context())
 			var got []lvm.ConditionType
 			for _, c := range found {

@@ -17,7 +17,7 @@ import (
 	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/node"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -186,7 +186,7 @@ func (o *adoptOptions) manifests(ctx context.Context, a *adminSession, v lvm.Vol
 		if err != nil {
 			return "", err
 		}
-		found, err := node.DetectFileSystem(device)
+		found, err := filesystem.Detect(device)
 		if err != nil {
 			return "", err
 		}
@@ -196,7 +196,7 @@ func (o *adoptOptions) manifests(ctx context.Context, a *adminSession, v lvm.Vol
 		fsType = found
 	}
 	if !o.block {
-		if err := node.CheckFileSystem(fsType, ""); err != nil {
+		if err := filesystem.CheckOptions(fsType, ""); err != nil {
 			return "", err
 		}
 	}

@@ -63,5 +63,7 @@ func (e encryption) Erase(ctx context.Context, v lvm.Volume, device string, chec
 	if err := check(); err != nil {
 		return err
 	}
-	return e.Manager.Erase(ctx, luks.Volume{Handle: v.ID.String(), UUID: v.UUID, Device: device, Thin: v.Class.Layout == lvm.LayoutThin})
+	erased := luks.NewVolume(v.ID.String(), v.UUID, device)
+	erased.Thin = v.Class.Layout == lvm.LayoutThin
+	return e.Manager.Erase(ctx, erased)
 }

@@ -82,10 +82,12 @@ var layers = map[string][]string{
 	"lvm/internal/recovery": slices.Concat(changes, []string{"report", "lvm/internal/wipe"}),
 	"lvm/host": slices.Concat(changes, []string{"report", "lvm/internal/reserve", "lvm/internal/ready", "lvm/internal/wipe", "lvm/internal/health",
 		"lvm/internal/thinpool", "lvm/internal/prepare", "lvm/internal/recovery"}),
-	"node/luks":  {"lvm", "lvm/tail", "internal/dm"},
-	"node/disks": {"lvm", "report"},
-	"node/trim":  {"lvm"},
-	printable:    {},
+	"node/filesystem": {"lvm", "lvm/tail", "internal/dm"},
+	"node/mount":      {"lvm", "lvm/tail", "internal/dm"},
+	"node/luks":       {"lvm", "lvm/tail", "internal/dm"},
+	"node/disks":      {"lvm", "report"},
+	"node/trim":       {"lvm"},
+	printable:         {},
 }
 
 // shared is the vocabulary: the packages that controller, node, kube, the commands and kubectl's plugin have in common.
@@ -119,7 +121,7 @@ const withClientGo = "of the driver, kube is the only package with client-go"
 func forbidden(name, dep string, standard bool) string {
 	ours := strings.HasPrefix(dep, module)
 	if below, listed := layers[name]; listed {
-		if !standard && !ours && (!isOrUnder(name, "lvm") && name != "node/luks" && name != "internal/dm" || name == "lvm" || !isOrUnder(dep, "golang.org/x/sys")) {
+		if !standard && !ours && name != "node/filesystem" && name != "node/mount" && (!isOrUnder(name, "lvm") && name != "node/luks" && name != "internal/dm" || name == "lvm" || !isOrUnder(dep, "golang.org/x/sys")) {
 			return "it needs the standard library alone; the packages under lvm, node/luks and internal/dm may use golang.org/x/sys as well"
 		}
 		if ours && dep != module+"api" && !slices.Contains(below, strings.TrimPrefix(dep, module)) {
@@ -149,9 +151,9 @@ func forbidden(name, dep string, standard bool) string {
 func forbiddenDirectly(name, dep string) string {
 	switch {
 	case dep == "os/exec" && processes[name] == "":
-		return "lvm/internal/lvmcmd, internal/dm and node/luks start processes, and mount-utils for node"
-	case (isOrUnder(dep, "k8s.io/mount-utils") || dep == "k8s.io/utils/exec") && name != "node":
-		return "mounting is node's job"
+		return "lvm/internal/lvmcmd, internal/dm and node/luks start processes, and libraries for node/mount and node/filesystem"
+	case isOrUnder(dep, "k8s.io/mount-utils") && name != "node/mount", dep == "k8s.io/utils/exec" && name != "node/filesystem":
+		return "node/mount mounts, and node/filesystem runs the programs of file systems"
 	case isOrUnder(dep, "k8s.io/client-go") && !isOrUnder(name, "kube") && name != "cmd/kubectl-nodelvm":
 		return withClientGo
 	case isOrUnder(name, "kube") && (isOrUnder(dep, "google.golang.org/grpc") || isOrUnder(dep, "github.com/container-storage-interface")):
@@ -236,6 +238,8 @@ func TestImportRulesCanFail(t *testing.T) {
 		{"controller", module + "node", false},
 		{"node", module + "controller", false},
 		{"node", module + "kube", false},
+		{"node/filesystem", module + "node/mount", false},
+		{"node/mount", module + "node/filesystem", false},
 		{"kube", module + "kube/janitor", false},
 		{"kube/kubeclient", module + "kube", false},
 		{"kube", module + "controller", false},
@@ -252,7 +256,7 @@ func TestImportRulesCanFail(t *testing.T) {
 		}
 	}
 	for _, test := range [][2]string{
-		{"node", "os/exec"}, {"cmd/nodelvm", "os/exec"}, {"controller", "k8s.io/mount-utils"}, {"lvm", "k8s.io/utils/exec"},
+		{"node", "os/exec"}, {"cmd/nodelvm", "os/exec"}, {"controller", "k8s.io/mount-utils"}, {"node", "k8s.io/mount-utils"}, {"lvm", "k8s.io/utils/exec"},
 		{"cmd/nodelvm", "k8s.io/client-go/kubernetes"}, {"kube", "google.golang.org/grpc"}, {"controller", module + "lvm/lvmtest"}, {"lvm/host", module + "lvm/lvmtest/hosttest"}, {"lvm/host", module + "lvm/internal/fixture"}, {"lvm/host", "os/exec"},
 	} {
 		if forbiddenDirectly(test[0], test[1]) == "" {

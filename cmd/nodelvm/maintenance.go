@@ -12,7 +12,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
-	"github.com/nodelvm/nodelvm/node"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 )
 
 // poolCheckInterval is the interval of the checks of thin pools. A check asks the kernel, and starts no process.
@@ -92,7 +92,7 @@ func (c *maintenance) prepare(ctx context.Context) {
 	var report lvm.PrepareReport
 	declared, err := readDeclarations(c.file)
 	if err == nil {
-		report, err = c.host.Prepare(ctx, lvm.Preparation{Declared: declared, RequireStableScan: c.every > 0, Signatures: node.ListSignatures})
+		report, err = c.host.Prepare(ctx, lvm.Preparation{Declared: declared, RequireStableScan: c.every > 0, Signatures: filesystem.ListSignatures})
 	}
 	if ctx.Err() != nil {
 		return

@@ -13,7 +13,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
-	"github.com/nodelvm/nodelvm/node"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 )
 
 // prepareSystemDir is the directory of this command's lvm.conf; a running driver has another one.
@@ -83,7 +83,7 @@ func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 			return fmt.Errorf("%w; that driver scans for new disks itself if it runs with --volume-groups-file", err)
 		}
 	}
-	report, err := h.Prepare(ctx, lvm.Preparation{Declared: declared, DryRun: o.dryRun, Signatures: node.ListSignatures})
+	report, err := h.Prepare(ctx, lvm.Preparation{Declared: declared, DryRun: o.dryRun, Signatures: filesystem.ListSignatures})
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/node"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 	"github.com/nodelvm/nodelvm/node/luks"
+	"github.com/nodelvm/nodelvm/node/mount"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -66,7 +68,7 @@ type driver struct {
 func newDriver(o *options, log *slog.Logger) *driver {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	crypt := encryption{luks.New(luks.Config{Log: log})}
+	crypt := encryption{luks.New(log)}
 	d := &driver{o: o, log: log, registry: registry, ready: newReadiness("the driver starts"), heard: &registered{}, access: newAccess(),
 		crypt: crypt, mappings: crypt.Manager, newHost: host.NewHost}
 	d.heard.set(report.Registration{State: report.RegistrationElsewhere})
@@ -177,7 +179,7 @@ func (d *driver) hostConfig() lvm.Config {
 func newController(nodeName string, host *host.Host, cluster controller.Cluster, mounts *node.Server) *controller.Server {
 	return controller.New(controller.Config{
 		NodeName: nodeName, Volumes: host, Snapshots: host, Cluster: cluster,
-		CheckFileSystem: node.CheckFileSystem, CheckMountOptions: node.CheckMountOptions, MinimumSize: node.MinimumSize,
+		CheckFileSystem: filesystem.CheckOptions, CheckMountOptions: mount.CheckOptions, MinimumSize: filesystem.MinimumSize,
 		Sync: mounts.SyncBeforeCopy,
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/node"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -153,7 +153,7 @@ func offersTo(ctx context.Context, host statusHost, query string) (report.Class,
 	}
 	var class lvm.Class
 	if err == nil {
-		class, err = controller.ParseClass(parameters, node.CheckFileSystem)
+		class, err = controller.ParseClass(parameters, filesystem.CheckOptions)
 	}
 	if err == nil {
 		if told.Offers, err = host.CapacityByGroup(ctx, class); err != nil && lvm.KindOf(err) != lvm.KindInvalid {

@@ -2,14 +2,6 @@ package luks
 
 import "strconv"
 
-// Options are what a StorageClass chooses for its mappings.
-type Options struct {
-	// Discards passes discards to the disk, which reveal what is free; without them a thin pool never gets space back.
-	Discards bool
-	// Without the kernel's work queues small reads are faster, and large writes slower (cryptsetup(8), --perf-no_read_workqueue).
-	NoReadWorkqueue, NoWriteWorkqueue bool
-}
-
 // common has --disable-locks because the driver has its own lock, and /run can be read-only. cryptsetup must load no token library.
 var common = []string{"--disable-locks", "--disable-external-tokens", "--batch-mode"}
 
@@ -34,25 +26,18 @@ func formatArgs(v Volume, k *Key, sector int) []string {
 		"--cipher=" + cipher, "--key-size=" + strconv.Itoa(keyBits), "--sector-size=" + strconv.Itoa(sector),
 		"--offset=" + strconv.FormatInt(int64(HeaderSize)/512, 10),
 		"--luks2-metadata-size=" + strconv.Itoa(copySize), "--luks2-keyslots-size=" + strconv.Itoa(slotsSize),
-		"--uuid=" + HeaderUUID(v.UUID), "--subsystem=" + subsystem, "--label=" + v.UUID,
+		"--uuid=" + v.headerUUID, "--subsystem=" + subsystem, "--label=" + v.UUID,
 	}, derivation(k)...)
 	return append(args, v.Device)
 }
 
-func openArgs(v Volume, o Options) []string {
+// openArgs passes discards to the disk only if a class asks for that: they reveal what is free. Without them a thin pool never gets space back.
+func openArgs(v Volume, discards bool) []string {
 	args := []string{"open", "--type=luks2", fromStdin}
-	for _, option := range []struct {
-		is   bool
-		word string
-	}{
-		{o.Discards, "--allow-discards"}, {o.NoReadWorkqueue, "--perf-no_read_workqueue"},
-		{o.NoWriteWorkqueue, "--perf-no_write_workqueue"},
-	} {
-		if option.is {
-			args = append(args, option.word)
-		}
+	if discards {
+		args = append(args, "--allow-discards")
 	}
-	return append(args, v.Device, MappingName(v.Handle))
+	return append(args, v.Device, v.name)
 }
 
 func testArgs(v Volume, slot int) []string {
@@ -70,9 +55,9 @@ func removeSlotArgs(v Volume, slot int) []string {
 }
 
 func setUUIDArgs(v Volume) []string {
-	return []string{"luksUUID", "--uuid=" + HeaderUUID(v.UUID), v.Device}
+	return []string{"luksUUID", "--uuid=" + v.headerUUID, v.Device}
 }
 
 func resizeArgs(v Volume) []string {
-	return []string{"resize", fromStdin, MappingName(v.Handle)}
+	return []string{"resize", fromStdin, v.name}
 }

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,13 +72,29 @@ func shell(command string) error {
 type bench struct {
 	*Manager
 	t        *testing.T
-	commands []Command
+	commands []command
+}
+
+// command is one finished cryptsetup.
+type command struct {
+	name      string // "open"
+	duration  time.Duration
+	maxMemory lvm.Bytes // resident
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t}
-	b.Manager = New(Config{Observe: func(c Command) { b.commands = append(b.commands, c) }})
+	b.Manager = New(nil)
+	b.machine = linux{runCommand: func(cmd *exec.Cmd) error {
+		began := time.Now()
+		err := cmd.Run()
+		if cmd.ProcessState != nil {
+			usage, _ := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+			b.commands = append(b.commands, command{cmd.Args[1], time.Since(began), lvm.Bytes(usage.Maxrss) * lvm.KiB})
+		}
+		return err
+	}}
 	return b
 }
 
@@ -94,7 +111,7 @@ func (b *bench) run(name string, args ...string) string {
 func (b *bench) names() string {
 	var names []string
 	for _, c := range b.commands {
-		names = append(names, c.Name)
+		names = append(names, c.name)
 	}
 	b.commands = nil
 	return strings.Join(names, " ")
@@ -117,10 +134,10 @@ func (b *bench) existing(name string) Volume {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	v := Volume{Handle: "group-uuid/" + name, UUID: uuid, Device: device}
+	v := NewVolume("group-uuid/"+name, uuid, device)
 	b.t.Cleanup(func() {
 		_ = exec.CommandContext(context.Background(), "umount", "-A", b.path(v)).Run() // most tests have unmounted it
-		if err := (linux{}).removeMapping(context.Background(), MappingName(v.Handle)); err != nil {
+		if err := (linux{}).removeMapping(context.Background(), v.name); err != nil {
 			b.t.Error(err)
 		}
 		b.run("lvremove", "-qq", "-y", group+"/"+name)
@@ -129,7 +146,7 @@ func (b *bench) existing(name string) Volume {
 }
 
 func (b *bench) path(v Volume) string {
-	m, err := (linux{}).mapping(MappingName(v.Handle))
+	m, err := (linux{}).mapping(v.name)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -184,6 +201,18 @@ func (b *bench) stage(r Request) string {
 	}
 	b.t.Logf("stage %s in %s", r.Handle, time.Since(began).Round(time.Millisecond))
 	return device
+}
+
+// isHealthy expects a header without a problem and with this number of key slots.
+func (b *bench) isHealthy(v Volume, slots int) bool {
+	b.t.Helper()
+	problem, err := b.Check(v)
+	o, again := b.machine.observe(v)
+	if err != nil || again != nil || problem != "" || len(usable(o.Header.Slots)) != slots {
+		b.t.Logf("%s: %q, %v, %v, %+v", v.Handle, problem, err, again, o.Header)
+		return false
+	}
+	return true
 }
 
 // opens reports whether a key opens the volume. It asks cryptsetup, not the Manager.

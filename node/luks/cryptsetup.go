@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/tail"
@@ -16,16 +15,7 @@ import (
 
 // linux is the machine of this node.
 type linux struct {
-	observeCommand func(Command)
-	runCommand     func(*exec.Cmd) error // set by tests; nil: (*exec.Cmd).Run
-}
-
-// Command is one finished cryptsetup.
-type Command struct {
-	Name      string // "open"
-	Duration  time.Duration
-	ExitCode  int       // -1: it was killed
-	MaxMemory lvm.Bytes // resident
+	runCommand func(*exec.Cmd) error // set by tests; nil: (*exec.Cmd).Run
 }
 
 // Exit codes of cryptsetup (cryptsetup(8), "RETURN CODES").
@@ -74,11 +64,10 @@ func (m linux) cryptsetup(ctx context.Context, lock *os.File, args []string, key
 			cmd.ExtraFiles = append(cmd.ExtraFiles, pipe)
 		}
 	}
-	began := time.Now()
-	err = m.start(cmd)
-	if m.observeCommand != nil && cmd.ProcessState != nil {
-		usage, _ := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-		m.observeCommand(Command{args[0], time.Since(began), cmd.ProcessState.ExitCode(), lvm.Bytes(usage.Maxrss) * lvm.KiB})
+	if m.runCommand == nil {
+		err = cmd.Run()
+	} else {
+		err = m.runCommand(cmd)
 	}
 	if err := commandError(cmd, args, words.Line(), err); err != nil {
 		return err
@@ -89,13 +78,6 @@ func (m linux) cryptsetup(ctx context.Context, lock *os.File, args []string, key
 		}
 	}
 	return nil
-}
-
-func (m linux) start(cmd *exec.Cmd) error {
-	if m.runCommand != nil {
-		return m.runCommand(cmd)
-	}
-	return cmd.Run()
 }
 
 // keyPipe returns a pipe with a key. The kernel keeps the key in memory until cryptsetup reads it; maxKey is less than a pipe's

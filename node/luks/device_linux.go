@@ -12,13 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 )
-
-// number formats a dev_t as in sysfs and in device-mapper's tables.
-func number(device uint64) string { return fmt.Sprintf("%d:%d", unix.Major(device), minor(device)) }
-
-func minor(device uint64) uint32 { return unix.Minor(device) }
 
 // lock waits a little: systemd-udevd holds the lock while it probes a device.
 func (linux) lock(ctx context.Context, device string) (*os.File, error) {
@@ -57,15 +53,14 @@ func (m linux) observe(v Volume) (o Observation, err error) {
 	if err := o.readDevice(file, v.UUID); err != nil {
 		return fail(err)
 	}
-	name := MappingName(v.Handle)
-	if o.Mapping, err = m.mapping(name); err != nil {
+	if o.Mapping, err = m.mapping(v.name); err != nil {
 		return fail(err)
 	}
 	if o.Holders, err = holders(o.Number); err != nil {
 		return fail(err)
 	}
-	if o.Mapping.Exists && o.Mapping.Table.Device == number(o.Number) {
-		o.Holders = slices.DeleteFunc(o.Holders, func(holder string) bool { return holder == name })
+	if o.Mapping.Exists && o.Mapping.Table.Device == dm.FormatNumber(o.Number) {
+		o.Holders = slices.DeleteFunc(o.Holders, func(holder string) bool { return holder == v.name })
 	}
 	return o, nil
 }
@@ -122,10 +117,10 @@ func (linux) clearMapping(m Mapping) error {
 			return err
 		}
 		if stat.Rdev != m.Number {
-			return fmt.Errorf("it is device %s instead of %s", number(stat.Rdev), number(m.Number))
+			return fmt.Errorf("it is device %s instead of %s", dm.FormatNumber(stat.Rdev), dm.FormatNumber(m.Number))
 		}
-		for _, s := range superblockSpans(m.Size) {
-			if _, err := file.WriteAt(make([]byte, s.length), int64(s.at)); err != nil {
+		for _, s := range dm.SuperblockSpans(m.Size) {
+			if _, err := file.WriteAt(make([]byte, s.Length), int64(s.At)); err != nil {
 				return err
 			}
 		}

@@ -1,7 +1,6 @@
 package luks
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,46 +9,15 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// tableRoom is far above the longest dm-crypt table, with a key of 64 bytes and all options.
-const tableRoom = 4 << 10
-
-// dmRequest is the buffer of a device-mapper ioctl, for request and answer (Linux, include/uapi/linux/dm-ioctl.h).
-type dmRequest struct {
-	unix.DmIoctl
-	room [tableRoom]byte
-}
-
-// control sends device-mapper a request about the device with a name; ENXIO: there is none.
-func control(what uintptr, name string, flags uint32) (*dmRequest, error) {
-	file, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	request := &dmRequest{}
-	request.Version, request.Flags = [3]uint32{4, 0, 0}, flags
-	request.Data_size, request.Data_start = uint32(unsafe.Sizeof(*request)), uint32(unsafe.Sizeof(request.DmIoctl))
-	if copy(request.Name[:len(request.Name)-1], name) < len(name) {
-		return nil, fmt.Errorf("%q is too long for a device-mapper name", name)
-	}
-	for {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, file.Fd(), what, uintptr(unsafe.Pointer(request)))
-		switch {
-		case errno == unix.EINTR:
-		case errno != 0:
-			return nil, errno
-		default:
-			return request, nil
-		}
-	}
-}
+// control is the kernel's device-mapper.
+const control = dm.Control("/dev/mapper/control")
 
 // inKernel reports whether device-mapper is loaded; without it there is no mapping. If that is unknown, it returns true.
 func inKernel() bool {
@@ -57,46 +25,28 @@ func inKernel() bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// mapping reads the state of a mapping. With DM_NOFLUSH the request does not wait for I/O.
+// mapping reads the state of a mapping. It does not wait for I/O.
 func (linux) mapping(name string) (m Mapping, err error) {
-	answer, err := control(unix.DM_TABLE_STATUS, name, unix.DM_STATUS_TABLE_FLAG|unix.DM_NOFLUSH_FLAG|unix.DM_SECURE_DATA_FLAG)
+	info, err := control.Table(dm.Key{Name: name})
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) && !inKernel() {
 		return m, nil
 	}
 	if err != nil {
 		return m, lvm.Errorf(lvm.KindInternal, "cannot ask device-mapper for %s: %w", name, err)
 	}
-	defer clear(answer.room[:])
-	m = Mapping{Exists: true, Number: answer.Dev, UUID: cString(answer.Uuid[:]), Suspended: answer.Flags&unix.DM_SUSPEND_FLAG != 0}
-	if answer.Target_count == 0 || answer.Flags&unix.DM_ACTIVE_PRESENT_FLAG == 0 {
-		return m, nil
-	}
-	m.Live = true
-	spec := (*unix.DmTargetSpec)(unsafe.Pointer(&answer.room))
-	head := int(unsafe.Sizeof(*spec))
-	target := answer.room[unsafe.Offsetof(spec.Target_type):head]
-	m.Size = lvm.Bytes(spec.Length) * 512
-	m.Table, err = parseTable(cString(target), cString(answer.room[head:]))
-	if err == nil && (answer.Target_count > 1 || answer.Flags&unix.DM_BUFFER_FULL_FLAG != 0) {
-		m.Table = Table{Target: fmt.Sprintf("%d targets", answer.Target_count)}
+	m = Mapping{Exists: true, Live: info.Targets > 0, Number: info.Number, UUID: info.UUID, Suspended: info.Suspended, Size: lvm.Bytes(info.Target.Sectors) * 512}
+	switch info.Targets {
+	case 0:
+	case 1:
+		m.Table, err = parseTable(info.Target.Type, info.Target.Params)
+	default:
+		m.Table.Target = fmt.Sprintf("%d targets", info.Targets)
 	}
 	return m, err
 }
 
-func cString(field []byte) string {
-	before, _, _ := bytes.Cut(field, []byte{0})
-	return string(before)
-}
-
 // suspend freezes a mounted file system by itself (Linux, Documentation/admin-guide/device-mapper).
-func (linux) suspend(name string, stop bool) error {
-	flags := uint32(0)
-	if stop {
-		flags = unix.DM_SUSPEND_FLAG
-	}
-	_, err := control(unix.DM_DEV_SUSPEND, name, flags)
-	return err
-}
+func (linux) suspend(name string, stop bool) error { return control.Suspend(dm.Key{Name: name}, stop) }
 
 // mappings lists the names of this driver's mappings.
 func (linux) mappings() (names []string, err error) {
@@ -144,7 +94,7 @@ func (linux) ensureName(name string, m Mapping) error {
 func (m linux) removeMapping(ctx context.Context, name string) error {
 	deadline := time.Now().Add(unusedPatience)
 	for {
-		_, err := control(unix.DM_DEV_REMOVE, name, 0)
+		err := control.Remove(dm.Key{Name: name})
 		switch {
 		case err == nil, errors.Is(err, unix.ENXIO):
 			if err := os.Remove(filepath.Join("/dev/mapper", name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +128,7 @@ func (m linux) users(name string) string {
 
 // holders returns the devices on a device, by device-mapper's names or the kernel's.
 func holders(device uint64) (names []string, err error) {
-	dir := filepath.Join("/sys/dev/block", number(device), "holders")
+	dir := filepath.Join("/sys/dev/block", dm.FormatNumber(device), "holders")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err

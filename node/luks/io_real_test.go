@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,21 +37,27 @@ func BenchmarkRealIO(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := New(Config{})
-	v := Volume{Handle: "group-uuid/io", UUID: "io", Device: path}
 	for _, way := range []struct {
 		name      string
 		encrypted bool
-		options   Options
+		options   []string // of cryptsetup open
 	}{
-		{"plain", false, Options{}}, {"encrypted", true, Options{}}, {"no_read_workqueue", true, Options{NoReadWorkqueue: true}},
-		{"no_write_workqueue", true, Options{NoWriteWorkqueue: true}}, {"no_workqueues", true, Options{NoReadWorkqueue: true, NoWriteWorkqueue: true}},
+		{"plain", false, nil}, {"encrypted", true, nil}, {"no_read_workqueue", true, []string{"--perf-no_read_workqueue"}},
+		{"no_write_workqueue", true, []string{"--perf-no_write_workqueue"}},
+		{"no_workqueues", true, []string{"--perf-no_read_workqueue", "--perf-no_write_workqueue"}},
 	} {
 		b.Run(way.name, func(b *testing.B) {
 			device, from := path, int64(HeaderSize+lvm.MiB) // keep the header
 			if way.encrypted {
 				from = 0
-				device, err = m.Stage(b.Context(), Request{Volume: v, Keys: secret, Options: way.options, Blank: func(context.Context) error { return nil }})
+				v, m := NewVolume("group-uuid/io", "io", path), New(nil)
+				m.machine = linux{runCommand: func(cmd *exec.Cmd) error {
+					if cmd.Args[1] == "open" {
+						cmd.Args = slices.Insert(cmd.Args, 2, way.options...)
+					}
+					return cmd.Run()
+				}}
+				device, err = m.Stage(b.Context(), Request{Volume: v, Keys: secret, Blank: func(context.Context) error { return nil }})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -78,7 +78,7 @@ func TestKeyIsNotPrinted(t *testing.T) {
 
 // TestArguments: no argument depends on a key's bytes, and cryptsetup never prompts for input.
 func TestArguments(t *testing.T) {
-	v := Volume{Handle: "vg/pvc-1", UUID: "AAAAAA-1", Device: "/dev/dm-3"}
+	v := NewVolume("vg/pvc-1", "AAAAAA-1", "/dev/dm-3")
 	keys := func(secret map[string]string) *Key {
 		k, err := ParseSecret(secret)
 		if err != nil {
@@ -92,15 +92,15 @@ func TestArguments(t *testing.T) {
 		want string
 	}{
 		"format": {formatArgs(v, random, 4096), "luksFormat --type=luks2 --key-file=- --cipher=aes-xts-plain64 --key-size=512 --sector-size=4096 --offset=32768 " +
-			"--luks2-metadata-size=16384 --luks2-keyslots-size=4161536 --uuid=" + HeaderUUID("AAAAAA-1") + " --subsystem=nodelvm --label=AAAAAA-1 " +
+			"--luks2-metadata-size=16384 --luks2-keyslots-size=4161536 --uuid=" + uuidOf("AAAAAA-1") + " --subsystem=nodelvm --label=AAAAAA-1 " +
 			"--pbkdf=pbkdf2 --hash=sha256 --pbkdf-force-iterations=1000 /dev/dm-3"},
-		"add":    {addKeyArgs(v, passphrase), "luksAddKey --key-file=- --pbkdf=argon2id --pbkdf-memory=65536 --pbkdf-force-iterations=4 --pbkdf-parallel=4 /dev/dm-3 /proc/self/fd/4"},
-		"open":   {openArgs(v, Options{Discards: true}), "open --type=luks2 --key-file=- --allow-discards /dev/dm-3 " + MappingName("vg/pvc-1")},
-		"queues": {openArgs(v, Options{NoReadWorkqueue: true, NoWriteWorkqueue: true}), "open --type=luks2 --key-file=- --perf-no_read_workqueue --perf-no_write_workqueue /dev/dm-3 " + MappingName("vg/pvc-1")},
-		"test":   {testArgs(v, 3), "open --type=luks2 --test-passphrase --key-slot=3 --key-file=- /dev/dm-3"},
-		"remove": {removeSlotArgs(v, 3), "luksKillSlot --key-file=- /dev/dm-3 3"},
-		"uuid":   {setUUIDArgs(v), "luksUUID --uuid=" + HeaderUUID("AAAAAA-1") + " /dev/dm-3"},
-		"resize": {resizeArgs(v), "resize --key-file=- " + MappingName("vg/pvc-1")},
+		"add":         {addKeyArgs(v, passphrase), "luksAddKey --key-file=- --pbkdf=argon2id --pbkdf-memory=65536 --pbkdf-force-iterations=4 --pbkdf-parallel=4 /dev/dm-3 /proc/self/fd/4"},
+		"open":        {openArgs(v, true), "open --type=luks2 --key-file=- --allow-discards /dev/dm-3 " + mappingName("vg/pvc-1")},
+		"no discards": {openArgs(v, false), "open --type=luks2 --key-file=- /dev/dm-3 " + mappingName("vg/pvc-1")},
+		"test":        {testArgs(v, 3), "open --type=luks2 --test-passphrase --key-slot=3 --key-file=- /dev/dm-3"},
+		"remove":      {removeSlotArgs(v, 3), "luksKillSlot --key-file=- /dev/dm-3 3"},
+		"uuid":        {setUUIDArgs(v), "luksUUID --uuid=" + uuidOf("AAAAAA-1") + " /dev/dm-3"},
+		"resize":      {resizeArgs(v), "resize --key-file=- " + mappingName("vg/pvc-1")},
 	} {
 		if got := strings.Join(test.args, " "); got != test.want {
 			t.Errorf("%s:\n%s, want\n%s", name, got, test.want)
@@ -109,14 +109,14 @@ func TestArguments(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	a, b := MappingName("vg-uuid/pvc-1"), MappingName("vg-uuid/pvc-2")
-	if a == b || len(a) != len("nodelvm-luks-")+32 || a != MappingName("vg-uuid/pvc-1") {
+	a, b := mappingName("vg-uuid/pvc-1"), mappingName("vg-uuid/pvc-2")
+	if a == b || len(a) != len("nodelvm-luks-")+32 || a != mappingName("vg-uuid/pvc-1") {
 		t.Errorf("names %q and %q", a, b)
 	}
-	if uuid := mappingUUID(HeaderUUID("x"), a); len(uuid) > 128 {
+	if uuid := mappingUUID(uuidOf("x"), a); len(uuid) > 128 {
 		t.Errorf("the device-mapper UUID %q is too long", uuid)
 	}
-	if u := HeaderUUID("x"); len(u) != 36 || u == HeaderUUID("y") || u[14] != '8' || !strings.ContainsRune("89ab", rune(u[19])) {
+	if u := uuidOf("x"); len(u) != 36 || u == uuidOf("y") || u[14] != '8' || !strings.ContainsRune("89ab", rune(u[19])) {
 		t.Errorf("UUID %q", u)
 	}
 }

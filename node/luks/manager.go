@@ -1,6 +1,7 @@
 package luks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -31,12 +32,6 @@ type machine interface {
 	cryptsetup(ctx context.Context, lock *os.File, args []string, keys ...*Key) error
 }
 
-// Config configures a Manager.
-type Config struct {
-	Log     *slog.Logger  // nil: slog.Default()
-	Observe func(Command) // called after each cryptsetup; may be nil
-}
-
 // Manager encrypts volumes. A caller makes only one call at a time for a volume, and keeps the logical volume's device open during
 // the call: device-mapper gives the number of a removed device to the next one.
 type Manager struct {
@@ -46,13 +41,9 @@ type Manager struct {
 	stopped sync.Map      // by name: the mappings that Suspend suspended and that are not resumed yet
 }
 
-// New returns a Manager for this node.
-func New(c Config) *Manager {
-	m := &Manager{machine: linux{observeCommand: c.Observe}, log: c.Log, costly: make(chan struct{}, 1)}
-	if m.log == nil {
-		m.log = slog.Default()
-	}
-	return m
+// New returns a Manager for this node. log: nil for slog.Default().
+func New(log *slog.Logger) *Manager {
+	return &Manager{machine: linux{}, log: cmp.Or(log, slog.Default()), costly: make(chan struct{}, 1)}
 }
 
 // Expand resizes the mapping of an open volume to its logical volume, and returns the mapping's device and size. If the Secret
@@ -94,12 +85,12 @@ func (m *Manager) Expand(ctx context.Context, r Request) (device string, size lv
 // Unstage closes a volume. It needs only the handle, and does nothing for a volume that is not open or not encrypted.
 // lvm.KindInUse: something has the mapping open.
 func (m *Manager) Unstage(ctx context.Context, handle string) error {
-	return m.machine.removeMapping(ctx, MappingName(handle))
+	return m.machine.removeMapping(ctx, mappingName(handle))
 }
 
 // Mapping returns the device of an open volume. It needs only the handle.
 func (m *Manager) Mapping(handle string) (device string, number uint64, open bool, err error) {
-	found, err := m.machine.mapping(MappingName(handle))
+	found, err := m.machine.mapping(mappingName(handle))
 	if err != nil || !found.Live {
 		return "", 0, false, err
 	}
@@ -115,7 +106,7 @@ func (m *Manager) Erase(ctx context.Context, v Volume) error {
 		return err
 	}
 	defer func() { _ = lock.Close() }()
-	if err := m.machine.removeMapping(ctx, MappingName(v.Handle)); err != nil {
+	if err := m.machine.removeMapping(ctx, v.name); err != nil {
 		return err
 	}
 	o, err := m.machine.observe(v)
@@ -134,29 +125,21 @@ func (m *Manager) Erase(ctx context.Context, v Volume) error {
 	return m.machine.destroySlots(v)
 }
 
-// Health is what Check finds.
-type Health struct {
-	Open     bool
-	KeySlots int
-	Problem  string // a sentence; "": none
-}
-
-// Check reads the header and the mapping. It starts no process.
-func (m *Manager) Check(v Volume) (Health, error) {
+// Check reads the header and the mapping, and returns a sentence about what is wrong; "": nothing. It starts no process.
+func (m *Manager) Check(v Volume) (problem string, err error) {
 	o, err := m.machine.observe(v)
 	if err != nil {
-		return Health{}, err
+		return "", err
 	}
-	h := Health{Open: o.Mapping.Live, KeySlots: len(usable(o.Header.Slots))}
 	_, err = plan(v, o, progress{})
 	switch {
 	case lvm.KindOf(err) == lvm.KindInUse: // suspended for a snapshot, or in use by an admin
 	case err != nil:
-		h.Problem = err.Error()
+		return err.Error(), nil
 	case o.Header.State == HeaderValid && o.Header.Copies == 1:
-		h.Problem = "one of the two copies of the LUKS header on " + v.Device + " is damaged: cryptsetup repairs it when the volume is opened next; check the disk"
+		return "one of the two copies of the LUKS header on " + v.Device + " is damaged: cryptsetup repairs it when the volume is opened next; check the disk", nil
 	}
-	return h, nil
+	return "", nil
 }
 
 // Suspend freezes the file system on an open volume and stops its I/O until resume is called: for a snapshot, LVM does that only
@@ -164,7 +147,7 @@ func (m *Manager) Check(v Volume) (Health, error) {
 // suspended stays so. Between the two calls the caller must not wait for I/O on the volume. An error of resume with the kind
 // lvm.KindBusy: the volume was resumed before, so its content changed meanwhile; it is not suspended.
 func (m *Manager) Suspend(handle string) (resume func() error, err error) {
-	name := MappingName(handle)
+	name := mappingName(handle)
 	found, err := m.machine.mapping(name)
 	switch {
 	case err != nil || !found.Live:

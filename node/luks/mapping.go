@@ -7,22 +7,29 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nodelvm/nodelvm/lvm"
 )
+
+// NewVolume returns the volume with a handle on a device: that of the logical volume with a UUID. It derives the volume's other names.
+func NewVolume(handle, lvUUID, device string) Volume {
+	return Volume{Handle: handle, UUID: lvUUID, Device: device, name: mappingName(handle), headerUUID: uuidOf(lvUUID)}
+}
 
 // namePrefix begins the device-mapper name of each mapping of this driver. No name of LVM's begins like that: in it, a single
 // hyphen is followed by a logical volume's name with doubled hyphens, or by a layer's name, and no layer has this name.
 const namePrefix = "nodelvm-luks-"
 
-// MappingName returns the device-mapper name of a volume's mapping. It derives from the handle alone, and has a constant length,
+// mappingName returns the device-mapper name of a volume's mapping. It derives from the handle alone, and has a constant length,
 // because it is a part of device-mapper's UUIDs, which have at most 128 characters.
-func MappingName(handle string) string {
+func mappingName(handle string) string {
 	sum := sha256.Sum256([]byte(handle))
 	return namePrefix + hex.EncodeToString(sum[:16])
 }
 
-// HeaderUUID returns the UUID in the header of a logical volume (RFC 9562, version 8).
-func HeaderUUID(lvUUID string) string {
+// uuidOf returns the UUID in the header of a logical volume (RFC 9562, version 8).
+func uuidOf(lvUUID string) string {
 	sum := sha256.Sum256([]byte("nodelvm luks2 " + lvUUID))
 	u := sum[:16]
 	u[6] = u[6]&0x0f | 0x80
@@ -47,7 +54,7 @@ type Mapping struct {
 }
 
 // Path returns the path of the device node.
-func (m Mapping) Path() string { return fmt.Sprintf("/dev/dm-%d", minor(m.Number)) }
+func (m Mapping) Path() string { return fmt.Sprintf("/dev/dm-%d", unix.Minor(m.Number)) }
 
 // Table has the parts of a dm-crypt table that the driver checks. It has no key: that is in the kernel's keyring.
 type Table struct {

@@ -69,21 +69,3 @@ func decodeMark(block []byte, uuid string) Mark {
 	}
 	return MarkNone
 }
-
-// span is a part of a device.
-type span struct{ at, length lvm.Bytes }
-
-// superblockSpans returns the places where libblkid searches for superblocks, which include file systems' copies of them. None
-// overlaps the mark.
-func superblockSpans(size lvm.Bytes) []span {
-	var spans []span
-	for _, s := range []span{
-		{0, 516 * lvm.KiB}, {lvm.MiB, 4 * lvm.KiB}, {2 * lvm.MiB, 4 * lvm.KiB}, {4 * lvm.MiB, 4 * lvm.KiB}, {64 * lvm.MiB, 4 * lvm.KiB},
-		{size - 1544*lvm.KiB, 4 * lvm.KiB}, {size - lvm.MiB, 4 * lvm.KiB}, {size - 512*lvm.KiB, 512 * lvm.KiB},
-	} {
-		if s.at+s.length <= size {
-			spans = append(spans, s)
-		}
-	}
-	return spans
-}

@@ -4,17 +4,21 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Volume is an encrypted volume.
+// Volume is an encrypted volume; see NewVolume.
 type Volume struct {
-	Handle string // names the mapping
-	UUID   string // of the logical volume: names the header
+	Handle string
+	UUID   string // of the logical volume
 	Device string // of the logical volume, "/dev/dm-3"
 	Copied bool   // its content began as that of another volume: a clone or a restored snapshot
 	Block  bool   // raw
 	Thin   bool   // in a thin pool
+
+	name       string // of its mapping, from the handle
+	headerUUID string // in its header, from the logical volume's UUID
 }
 
 // Observation is a volume's state. The driver reads it at once, and starts no process for it.
@@ -77,7 +81,7 @@ func plan(v Volume, o Observation, p progress) (Step, error) {
 
 // checkMapping refuses a mapping with the volume's name that is another device, and other devices on the logical volume.
 func checkMapping(v Volume, o Observation) error {
-	m, name := o.Mapping, MappingName(v.Handle)
+	m := o.Mapping
 	if len(o.Holders) > 0 {
 		return lvm.Errorf(lvm.KindInUse, "volume %s (%s) is held open by another device, %s: close it with cryptsetup close or dmsetup remove", v.Handle, v.Device, strings.Join(o.Holders, ", "))
 	}
@@ -88,18 +92,18 @@ func checkMapping(v Volume, o Observation) error {
 	switch {
 	case m.Table.Target != "crypt" || !strings.HasPrefix(m.UUID, "CRYPT-LUKS2-"):
 		is = "is no LUKS2 mapping"
-	case m.Table.Device != number(o.Number):
-		is = fmt.Sprintf("is on device %s instead of %s", m.Table.Device, number(o.Number))
+	case m.Table.Device != dm.FormatNumber(o.Number):
+		is = fmt.Sprintf("is on device %s instead of %s", m.Table.Device, dm.FormatNumber(o.Number))
 	case m.Table.Offset != HeaderSize:
 		is = fmt.Sprintf("begins at byte %d instead of %d", int64(m.Table.Offset), int64(HeaderSize))
-	case m.UUID != mappingUUID(HeaderUUID(v.UUID), name):
+	case m.UUID != mappingUUID(v.headerUUID, v.name):
 		is = "belongs to another header (" + m.UUID + ")"
 	case m.Suspended:
-		return lvm.Errorf(lvm.KindInUse, "the mapping %s of volume %s is suspended: continue it with dmsetup resume, or, if its key was wiped, with cryptsetup luksResume", name, v.Handle)
+		return lvm.Errorf(lvm.KindInUse, "the mapping %s of volume %s is suspended: continue it with dmsetup resume, or, if its key was wiped, with cryptsetup luksResume", v.name, v.Handle)
 	default:
 		return nil
 	}
-	return lvm.Errorf(lvm.KindConflict, "device-mapper device %s is in the place of volume %s, but %s: find what uses it (dmsetup ls --tree), and remove it (dmsetup remove %s)", name, v.Handle, is, name)
+	return lvm.Errorf(lvm.KindConflict, "device-mapper device %s is in the place of volume %s, but %s: find what uses it (dmsetup ls --tree), and remove it (dmsetup remove %s)", v.name, v.Handle, is, v.name)
 }
 
 // planFormat continues a format. It repeats the format of an earlier process.
@@ -109,7 +113,7 @@ func planFormat(v Volume, o Observation, p progress) (Step, error) {
 		return StepRemoveMapping, nil
 	case !p.formatted:
 		return StepFormat, nil
-	case o.Header.State != HeaderValid || o.Header.UUID != HeaderUUID(v.UUID):
+	case o.Header.State != HeaderValid || o.Header.UUID != v.headerUUID:
 		return 0, lvm.Errorf(lvm.KindInternal, "cryptsetup luksFormat succeeded on %s, and its header is not as expected: %s; the driver formats it again", v.Device, o.Header.describe())
 	case !o.Mapping.Live:
 		return StepOpen, nil
@@ -127,9 +131,9 @@ func planFormatted(v Volume, o Observation) (Step, error) {
 		return StepWriteMark, nil
 	case header.State != HeaderValid:
 		return 0, refuseHeader(v, o)
-	case header.UUID != HeaderUUID(v.UUID) && !v.Copied:
-		return 0, lvm.Errorf(lvm.KindConflict, "the LUKS header on %s has the UUID %s, and that of volume %s is %s: it is another volume's, so the driver does not open it", v.Device, header.UUID, v.Handle, HeaderUUID(v.UUID))
-	case header.UUID != HeaderUUID(v.UUID):
+	case header.UUID != v.headerUUID && !v.Copied:
+		return 0, lvm.Errorf(lvm.KindConflict, "the LUKS header on %s has the UUID %s, and that of volume %s is %s: it is another volume's, so the driver does not open it", v.Device, header.UUID, v.Handle, v.headerUUID)
+	case header.UUID != v.headerUUID:
 		return StepSetUUID, nil
 	case !o.Mapping.Live:
 		return StepOpen, nil

@@ -9,16 +9,16 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-var subject = Volume{Handle: "vg/pvc-1", UUID: "AAAAAA-1", Device: "/dev/dm-3"}
+var subject = NewVolume("vg/pvc-1", "AAAAAA-1", "/dev/dm-3")
 
 const subjectNumber = 254<<8 | 3
 
 func valid() Header {
-	return Header{State: HeaderValid, UUID: HeaderUUID(subject.UUID), Sector: 4096, Copies: 2, Slots: []Slot{{Number: 0, Bound: true, Function: "pbkdf2"}}}
+	return Header{State: HeaderValid, UUID: subject.headerUUID, Sector: 4096, Copies: 2, Slots: []Slot{{Number: 0, Bound: true, Function: "pbkdf2"}}}
 }
 
 func open(size lvm.Bytes) Mapping {
-	return Mapping{Exists: true, Live: true, Number: 254<<8 | 4, Size: size, UUID: mappingUUID(HeaderUUID(subject.UUID), MappingName(subject.Handle)),
+	return Mapping{Exists: true, Live: true, Number: 254<<8 | 4, Size: size, UUID: mappingUUID(subject.headerUUID, subject.name),
 		Table: Table{Target: "crypt", Device: "254:3", Offset: HeaderSize}}
 }
 
@@ -98,7 +98,7 @@ func TestPlanNeverFormatsData(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := Observation{
 			Number: subjectNumber, Size: lvm.GiB, Logical: 512,
-			Header: Header{State: HeaderState(rapid.IntRange(0, 4).Draw(t, "header")), Sector: 4096, UUID: rapid.SampledFrom([]string{"", HeaderUUID(subject.UUID), "other"}).Draw(t, "uuid")},
+			Header: Header{State: HeaderState(rapid.IntRange(0, 4).Draw(t, "header")), Sector: 4096, UUID: rapid.SampledFrom([]string{"", subject.headerUUID, "other"}).Draw(t, "uuid")},
 			Mark:   Mark(rapid.IntRange(0, 3).Draw(t, "mark")),
 		}
 		if rapid.Bool().Draw(t, "mapped") {

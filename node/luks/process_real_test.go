@@ -55,7 +55,7 @@ func TestRealProcessShowsNoKey(t *testing.T) {
 	if looks < 6 {
 		t.Errorf("%d processes", looks)
 	}
-	if table := b.run("dmsetup", "table", "--showkeys", MappingName(v.Handle)); !strings.Contains(table, ":64:logon:cryptsetup:") {
+	if table := b.run("dmsetup", "table", "--showkeys", v.name); !strings.Contains(table, ":64:logon:cryptsetup:") {
 		t.Errorf("the table shows the volume key")
 	}
 }
@@ -66,7 +66,7 @@ func TestRealLock(t *testing.T) {
 	v := b.volume("locked")
 	r := request(v, Keys{Current: randomKey(t)})
 	var orphan *exec.Cmd
-	killed := New(Config{})
+	killed := New(nil)
 	killed.machine = linux{runCommand: func(cmd *exec.Cmd) error {
 		orphan = exec.CommandContext(context.Background(), "sleep", "60") // stands for a slow cryptsetup
 		orphan.ExtraFiles = cmd.ExtraFiles
@@ -107,7 +107,7 @@ func TestRealSnapshot(t *testing.T) {
 	v := b.existing("frozen")
 	v.Copied = true
 	b.expectContent(b.stage(request(v, r.Keys)), content)
-	if _, err := New(Config{}).Suspend(origin.Handle); err != nil { // by a driver that is killed
+	if _, err := New(nil).Suspend(origin.Handle); err != nil { // by a driver that is killed
 		t.Fatal(err)
 	}
 	_, err = b.Stage(t.Context(), r)

@@ -3,6 +3,7 @@ package luks
 import (
 	"testing"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -29,13 +30,13 @@ func TestSectorSize(t *testing.T) {
 // slots.
 func TestMarkIsWhereNothingElseLies(t *testing.T) {
 	for _, size := range []lvm.Bytes{MinDataSize, 5 * lvm.MiB, 100 * lvm.MiB, lvm.TiB} {
-		for _, s := range superblockSpans(size) {
-			at := HeaderSize + s.at
-			if at < formatMarkOffset+markBlock && formatMarkOffset < at+s.length {
-				t.Errorf("of %s, the span at %d covers the mark", size, s.at)
+		for _, s := range dm.SuperblockSpans(size) {
+			at := HeaderSize + s.At
+			if at < formatMarkOffset+markBlock && formatMarkOffset < at+s.Length {
+				t.Errorf("of %s, the span at %d covers the mark", size, s.At)
 			}
-			if s.at < 0 || s.at+s.length > size {
-				t.Errorf("of %s, the span at %d is outside", size, s.at)
+			if s.At < 0 || s.At+s.Length > size {
+				t.Errorf("of %s, the span at %d is outside", size, s.At)
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 // Request is a request for an open volume.
 type Request struct {
 	Volume
-	Keys    Keys
-	Options Options
+	Keys     Keys
+	Discards bool // the mapping passes discards
 	// Blank proves that the logical volume is blank, or returns an error. Stage calls it only before a format.
 	Blank func(context.Context) error
 	// Formatted is called after each luksFormat, before anything is open on the logical volume. Cleared is called with the new mapping, after
@@ -43,7 +43,7 @@ func (m *Manager) Stage(ctx context.Context, r Request) (device string, err erro
 			return "", err
 		}
 		if step == StepNothing {
-			if err := m.machine.ensureName(MappingName(r.Handle), o.Mapping); err != nil {
+			if err := m.machine.ensureName(r.name, o.Mapping); err != nil {
 				return "", err
 			}
 			return o.Mapping.Path(), s.rotateIfNeeded(ctx, o)
@@ -94,7 +94,7 @@ func (s *stage) do(ctx context.Context, step Step, o Observation) error {
 		_, err := s.withKey(ctx, o.Header, resizeArgs(s.Volume))
 		return err
 	case StepRemoveMapping:
-		return s.machine.removeMapping(ctx, MappingName(s.Handle))
+		return s.machine.removeMapping(ctx, s.name)
 	}
 	return nil
 }
@@ -126,6 +126,6 @@ func (s *stage) format(ctx context.Context, o Observation) error {
 }
 
 func (s *stage) open(ctx context.Context, o Observation) (err error) {
-	s.unlocked, err = s.withKey(ctx, o.Header, openArgs(s.Volume, s.Options))
+	s.unlocked, err = s.withKey(ctx, o.Header, openArgs(s.Volume, s.Discards))
 	return err
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/reallvm"
-	"github.com/nodelvm/nodelvm/node"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 )
 
 const preparedGroup = "nodelvm-prepared"
 
 func prepare(t testing.TB, d *hosttest.Driver, dryRun bool, declared ...lvm.Declaration) lvm.PrepareReport {
 	t.Helper()
-	report, err := d.Prepare(t.Context(), lvm.Preparation{Declared: declared, DryRun: dryRun, Signatures: node.ListSignatures})
+	report, err := d.Prepare(t.Context(), lvm.Preparation{Declared: declared, DryRun: dryRun, Signatures: filesystem.ListSignatures})
 	hosttest.Must(t, err)
 	return report
 }

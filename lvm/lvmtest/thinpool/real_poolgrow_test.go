@@ -12,7 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/reallvm"
-	"github.com/nodelvm/nodelvm/node"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 )
 
 // poolGroup is the group of the thin pool that grows.
@@ -28,7 +28,7 @@ func TestExtendThinPools_RealLVM(t *testing.T) {
 		Pool: lvm.PoolPolicy{Size: 24 * lvm.MiB, MetadataAutoextendThreshold: 1}}
 	prepare := func() lvm.PrepareReport {
 		t.Helper()
-		report, err := d.Prepare(t.Context(), lvm.Preparation{Declared: []lvm.Declaration{declared}, Signatures: node.ListSignatures})
+		report, err := d.Prepare(t.Context(), lvm.Preparation{Declared: []lvm.Declaration{declared}, Signatures: filesystem.ListSignatures})
 		hosttest.Must(t, err)
 		return report
 	}

@@ -48,14 +48,14 @@ var mutants = []mutant{
 		packages: []string{"./lvm/internal/ondisk"},
 	},
 	{
-		name: "foreign content is formatted", file: "node/plan.go",
-		old: "case empty:\n		return actFormat, checkFormat", new: "case empty || len(c.Others) > 0:\n		return actFormat, checkFormat",
-		packages: []string{"./node"},
+		name: "foreign content is formatted", file: "node/filesystem/content.go",
+		old: "case empty:\n		return ActFormat, checkFormat", new: "case empty || len(c.Others) > 0:\n		return ActFormat, checkFormat",
+		packages: []string{"./node/filesystem", "./node"},
 	},
 	{
-		name: "a volume that was in use is formatted", file: "node/formatproof.go",
+		name: "a volume that was in use is formatted", file: "node/filesystem/content.go",
 		old: "case o.marked:", new: "case o.marked && device == \"\":",
-		packages: []string{"./node"},
+		packages: []string{"./node/filesystem"},
 	},
 	{
 		name: "a volume is ready without its format mark", file: "lvm/internal/ready/ready.go",
@@ -68,7 +68,7 @@ var mutants = []mutant{
 		packages: []string{"./node"},
 	},
 	{
-		name: "a staged device is not the volume's", file: "node/stage.go",
+		name: "a staged device is not the volume's", file: "node/device.go",
 		old: "if err == nil && (!active || now != device) {", new: "if err == nil && (!active || now == \"\") {",
 		packages: []string{"./node"},
 	},

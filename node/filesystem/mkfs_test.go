@@ -1,0 +1,91 @@
+package filesystem
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+func TestMkfsArguments(t *testing.T) {
+	for _, test := range []struct{ fsType, options, want string }{
+		{"ext4", "", "-q -m 0 -e remount-ro -E nodiscard /dev/x"},
+		{"xfs", "", "-q -K -m crc=1,finobt=1,reflink=1,rmapbt=0,bigtime=1,inobtcount=1 -i sparse=1,nrext64=0 /dev/x"},
+		{"btrfs", "", "-q -K /dev/x"},
+		{"ext4", "-i 65536", "-q -m 0 -e remount-ro -E nodiscard -i 65536 /dev/x"},
+		{"ext4", " -m 1   -E stride=16,stripe_width=64 -T largefile4", "-q -m 0 -e remount-ro -E nodiscard -m 1 -E nodiscard,stride=16,stripe_width=64 -T largefile4 /dev/x"},
+		{"ext4", "-O ^has_journal,bigalloc -C 65536", "-q -m 0 -e remount-ro -E nodiscard -O ^has_journal,bigalloc -C 65536 /dev/x"},
+		{"xfs", "-d su=64k,sw=4 -m reflink=0,crc=1 -i size=1024", "-q -K -d su=64k,sw=4 -m reflink=0,crc=1,finobt=1,rmapbt=0,bigtime=1,inobtcount=1 -i size=1024,sparse=1,nrext64=0 /dev/x"},
+		{"btrfs", "-d single -m dup -n 16k -L data", "-q -K -d single -m dup -n 16k -L data /dev/x"},
+	} {
+		options, err := parseMkfs(test.fsType, test.options)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got := strings.Join(mkfsArgs(test.fsType, "/dev/x", options, kernelVersion{6, 1}), " "); got != test.want {
+			t.Errorf("%s %q: got %s, want %s", test.fsType, test.options, got, test.want)
+		}
+	}
+}
+
+// Nothing that names a file, forces, moves the file system or smuggles in a second option gets past.
+func TestMkfsRefuses(t *testing.T) {
+	for _, test := range []struct{ fsType, options, says string }{
+		{"ext4", "-F", `"-F" is not allowed for ext4`},
+		{"ext4", "-FF x", `"-FF"`},
+		{"ext4", "-d /etc", `"-d"`},
+		{"ext4", "/dev/sda", `"/dev/sda"`},
+		{"ext4", "-m", "no value"},
+		{"ext4", "-m 1 -m 2", "twice"},
+		{"ext4", "-m1", `"-m1"`},
+		{"ext4", "-m 50", "50"},
+		{"ext4", "-E offset=4096", "offset"},
+		{"ext4", "-E stride=1,offset=4096", "offset"},
+		{"ext4", "-E root_owner=0:0", "root_owner"},
+		{"ext4", "-J device=/dev/sda", "device"},
+		{"ext4", "-O journal_dev", "journal_dev"},
+		{"ext4", "-O ^has_journal,encrypt", "encrypt"},
+		{"ext4", "-L -F", "-L cannot be"},
+		{"ext4", "-L a\nb", `"b" is not allowed`},
+		{"ext4", "-U clear", `"-U"`},
+		{"xfs", "-f", `"-f"`},
+		{"xfs", "-d file=1,name=/etc/passwd,size=300m", "cannot be"},
+		{"xfs", "-l logdev=/dev/sda", "cannot be"},
+		{"xfs", "-c options=/etc/passwd", `"-c"`},
+		{"xfs", "-p /etc", `"-p"`},
+		{"xfs", "-N", `"-N"`},
+		{"xfs", "-m reflink=0,crc=1,reflink=1", "-m has reflink twice"},
+		{"ext4", "-O sparse_super2", "sparse_super2"},
+		{"ext4", "-E num_backup_sb=1", "num_backup_sb"},
+		{"btrfs", "-r /etc", `"-r"`},
+		{"btrfs", "--rootdir /etc", `"--rootdir"`},
+		{"btrfs", "-m raid1", "raid1"},
+		{"ext3", "", `"ext3" is not supported`},
+		{"", "", `""`},
+	} {
+		err := CheckOptions(test.fsType, test.options)
+		if err == nil || lvm.KindOf(err) != lvm.KindInvalid || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s %q: got %v; want it to say %s", test.fsType, test.options, err, test.says)
+		}
+	}
+}
+
+// TestMkfsReference: the reference names the options that each file system may have, and those that it has anyway.
+func TestMkfsReference(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/parameters.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fsType := range Types {
+		line := fmt.Sprintf("- `%s`: `%s`; default `%s`", fsType,
+			strings.Join(slices.Sorted(maps.Keys(mkfsAllowed[fsType])), " "), strings.Join(mkfsDefaults[fsType], " "))
+		if !strings.Contains(string(page), line) {
+			t.Errorf("the page lacks the line %s", line)
+		}
+	}
+}

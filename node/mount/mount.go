@@ -1,0 +1,151 @@
+// Package mount works on the mounts and block devices of this machine: the mount table, mount points, bind mounts, and the usage, sync and trim of
+// mounted file systems. It identifies devices by number, never by name, and does not access a mounted file system that may be unresponsive,
+// except where it is asked to.
+package mount
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	mountutils "k8s.io/mount-utils"
+
+	"github.com/nodelvm/nodelvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Machine acts on the mounts and block devices of this machine. None of its methods decides anything. Its errors are complete sentences for a user.
+type Machine struct{ mounter mountutils.Interface }
+
+// New returns this machine.
+func New() Machine { return Machine{mountutils.NewWithoutSystemd("")} }
+
+// CreateMountPoint creates an empty directory, or an empty file for a block volume, and its missing parent directories. It returns what it
+// created, the deepest path last. If it fails, it removes that.
+func (m Machine) CreateMountPoint(path string, file bool) (made []string, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.removeAll(made))
+			made = nil
+		}
+	}()
+	dirs := path
+	if file {
+		dirs = filepath.Dir(path)
+	}
+	var missing []string
+	for ; dirs != "/"; dirs = filepath.Dir(dirs) {
+		if _, err := os.Lstat(dirs); err == nil {
+			break
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		missing = append(missing, dirs)
+	}
+	for _, dir := range slices.Backward(missing) {
+		if err := os.Mkdir(dir, 0o750); errors.Is(err, os.ErrExist) { // another process created it meanwhile
+			continue
+		} else if err != nil {
+			return made, describeLink(dir, err)
+		}
+		made = append(made, dir)
+	}
+	if !file {
+		return made, nil
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o640)
+	if err != nil {
+		return made, err
+	}
+	return append(made, path), f.Close()
+}
+
+// describeLink explains why a directory could not be created if its parent is a symbolic link to what this container lacks.
+func describeLink(dir string, err error) error {
+	parent := filepath.Dir(dir)
+	if target, noLink := os.Readlink(parent); noLink == nil && errors.Is(err, os.ErrNotExist) {
+		return lvm.Errorf(lvm.KindConflict, "cannot create %s: %s is a symbolic link to %s, which the driver's container does not have; replace the link on the node by a directory, and mount --bind %s on it", dir, parent, target, target)
+	}
+	return err
+}
+
+// removeAll removes the created paths, the last first.
+func (m Machine) removeAll(made []string) error {
+	for _, path := range slices.Backward(made) {
+		if err := m.RemoveMountPoint(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noCanonicalize stops mount(8) from replacing /dev/dm-3 with a name below /dev/mapper, which can be stale: another device's.
+var noCanonicalize = []string{"--no-canonicalize"}
+
+// Mount mounts a device's file system as mount(8) does.
+func (m Machine) Mount(source, target, fsType string, options []string) error {
+	if err := m.mounter.MountSensitiveWithoutSystemdWithMountFlags(source, target, fsType, options, nil, noCanonicalize); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "cannot mount %s at %s: %s", source, target, oneLine(err.Error()))
+	}
+	if err := requireContext(target, options); err != nil {
+		return errors.Join(err, m.Unmount(target))
+	}
+	return nil
+}
+
+func oneLine(text string) string {
+	return strings.TrimSuffix(strings.Join(strings.Fields(text), " "), ".")
+}
+
+// requireContext returns an error (lvm.KindConflict) if a mount lacks an SELinux label among its options.
+func requireContext(target string, options []string) error {
+	if !slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "context=") }) {
+		return nil
+	}
+	mounts, err := mountsWhere(func(m dm.Mount) bool { return m.Point == target })
+	if err != nil || len(mounts) == 0 {
+		return err
+	}
+	if dropped := droppedContext(options, mounts[len(mounts)-1].SuperOptions); dropped != "" {
+		return lvm.Errorf(lvm.KindConflict, "cannot mount a file system at %s with the SELinux label %s: the driver's mount command does not see "+
+			"SELinux; set seLinuxMount in the driver's chart, which mounts the host's /etc/selinux and /sys/fs/selinux", target, dropped)
+	}
+	return nil
+}
+
+// droppedContext returns the SELinux option among the options of a mount that its super options, as in mountinfo, lack; "" if there is
+// none. mount(8) leaves these options out where it takes SELinux for disabled: without /etc/selinux/config, or without a writable
+// selinuxfs (is_selinux_enabled(3)). Then a pod could not read its volume. The kernel shows "seclabel" for file systems in which each file
+// has its own label, and only while SELinux has a policy.
+func droppedContext(options []string, super string) string {
+	if !hasOption(super, "seclabel") {
+		return ""
+	}
+	for _, option := range SplitOptions(options) {
+		switch name, _, _ := strings.Cut(option, "="); name {
+		case "context", "fscontext", "defcontext", "rootcontext":
+			if !strings.Contains(","+super, ","+name+"=") {
+				return option
+			}
+		}
+	}
+	return ""
+}
+
+// Unmount removes the topmost mount at a path.
+func (m Machine) Unmount(path string) error {
+	if err := m.mounter.Unmount(path); err != nil {
+		return lvm.Errorf(lvm.KindInUse, "cannot unmount %s; a process may still have files open there: %s", path, oneLine(err.Error()))
+	}
+	return nil
+}
+
+// RemoveMountPoint removes an empty directory or a file. A missing path is no error.
+func (Machine) RemoveMountPoint(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

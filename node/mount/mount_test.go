@@ -1,0 +1,28 @@
+package mount
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestMountPointBelowDanglingLink: a pods directory that is a link to what the container lacks is named in the error, with the cure.
+func TestMountPointBelowDanglingLink(t *testing.T) {
+	pods := filepath.Join(t.TempDir(), "pods")
+	if err := os.Symlink("/no/such/pods", pods); err != nil {
+		t.Fatal(err)
+	}
+	made, err := Machine{}.CreateMountPoint(filepath.Join(pods, "uid/volumes/mount"), false)
+	if lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), pods+" is a symbolic link to /no/such/pods") || len(made) != 0 {
+		t.Errorf("created %q: %v", made, err)
+	}
+	if err := os.Remove(pods); err != nil {
+		t.Fatal(err)
+	}
+	if made, err := (Machine{}).CreateMountPoint(filepath.Join(pods, "uid"), false); err != nil || len(made) != 2 {
+		t.Errorf("without the link, created %q: %v", made, err)
+	}
+}
