@@ -3,16 +3,14 @@ package kube
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // The kubelet registers a driver once: it adds the driver to the node's CSINode and the topology label to the Node. If a program removes
@@ -63,7 +61,7 @@ func (a *Agent) checkRegistration(ctx context.Context, was registration) (now re
 		return was, err
 	}
 	event := kubeclient.Event{About: kubeclient.AboutNode(a.node), Kind: corev1.EventTypeWarning, Reason: api.ReasonDriverNotRegistered}
-	now.problem = registrationProblem(node, csi)
+	now.problem = pending.RegistrationProblem(node, csi)
 	switch {
 	case now.problem == "" && !was.reported:
 		return now, nil
@@ -78,22 +76,4 @@ func (a *Agent) checkRegistration(ctx context.Context, was registration) (now re
 	event.Message = fmt.Sprintf("%s: the scheduler places no pod with a volume of %s on this node. The driver has registered again with the kubelet, and that did not help. "+
 		"Set the label: kubectl label node %s --overwrite %s=%s. If CSINode %s lacks the driver, see the kubelet's log", now.problem, api.DriverName, a.node, api.TopologyKey, a.node, a.node)
 	return now, a.events.Record(ctx, event)
-}
-
-// registrationProblem says what is missing of the driver's registration; "": nothing. csi is nil if the CSINode does not exist.
-func registrationProblem(node *corev1.Node, csi *storagev1.CSINode) string {
-	var found []string
-	switch label, has := node.Labels[api.TopologyKey]; {
-	case !has:
-		found = append(found, fmt.Sprintf("node %s lacks the label %s", node.Name, api.TopologyKey))
-	case label != node.Name:
-		found = append(found, fmt.Sprintf("the label %s of node %s is %s", api.TopologyKey, node.Name, kubeclient.Quoted(label)))
-	}
-	registered := csi != nil && slices.ContainsFunc(csi.Spec.Drivers, func(d storagev1.CSINodeDriver) bool {
-		return d.Name == api.DriverName && d.NodeID == node.Name && slices.Contains(d.TopologyKeys, api.TopologyKey)
-	})
-	if !registered {
-		found = append(found, fmt.Sprintf("CSINode %s lacks the driver %s", node.Name, api.DriverName))
-	}
-	return strings.Join(found, ", and ")
 }

@@ -3,7 +3,6 @@ package kube
 import (
 	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,27 +21,6 @@ func registeredNode() (*corev1.Node, *storagev1.CSINode) {
 	csi := &storagev1.CSINode{TypeMeta: metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "CSINode"}, ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
 	csi.Spec.Drivers = []storagev1.CSINodeDriver{{Name: "other.io", NodeID: "node-1"}, {Name: api.DriverName, NodeID: "node-1", TopologyKeys: []string{api.TopologyKey}}}
 	return node, csi
-}
-
-// TestRegistrationProblem: what the scheduler needs of a node besides capacity.
-func TestRegistrationProblem(t *testing.T) {
-	for want, change := range map[string]func(node *corev1.Node, csi *storagev1.CSINode){
-		"":                                func(*corev1.Node, *storagev1.CSINode) {},
-		"lacks the label":                 func(node *corev1.Node, _ *storagev1.CSINode) { node.Labels = nil },
-		`of node node-1 is "node-2"`:      func(node *corev1.Node, _ *storagev1.CSINode) { node.Labels[api.TopologyKey] = "node-2" },
-		"CSINode node-1 lacks the driver": func(_ *corev1.Node, csi *storagev1.CSINode) { csi.Spec.Drivers = csi.Spec.Drivers[:1] },
-	} {
-		node, csi := registeredNode()
-		change(node, csi)
-		if got := registrationProblem(node, csi); !strings.Contains(got, want) || (got == "") != (want == "") {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-	node, csi := registeredNode()
-	csi.Spec.Drivers[1].TopologyKeys = nil
-	if registrationProblem(node, csi) == "" || registrationProblem(node, nil) == "" {
-		t.Error("a CSINode without topology key, or none, counts as registered")
-	}
 }
 
 // TestLostRegistration: the driver registers again, and reports it if that does not help, and when it is repaired.

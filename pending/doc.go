@@ -7,6 +7,7 @@
 //	explain     the causes, in the order of an answer
 //	refusal     what events say: csi-provisioner's last one about the claim, and the driver's warnings
 //	node        the obstacles of one node
+//	registration  whether Kubernetes knows the driver of a node
 //	together    whether the waiting claims of a pod fit on a node together
 //	pod         ExplainPod
 //	scheduler   what the scheduler says of a pod

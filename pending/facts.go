@@ -50,6 +50,7 @@ type Node struct {
 	Offers  []report.Offer // Of the volume groups that the class selects.
 	Wiping  lvm.Bytes      // Of deleted volumes; free after the driver zeroes them.
 
+	CSINode     *storagev1.CSINode       // What the kubelet has registered, perhaps nothing; nil: unknown.
 	Pod         string                   // Of the driver; "": unknown.
 	Provisioner string                   // Why csi-provisioner in it does not run; "": it does, or that is unknown.
 	Free        map[lvm.VGName]lvm.Bytes // Unallocated extents, by volume group.

@@ -39,6 +39,9 @@ func explainNode(f Facts, n Node, refused bool) NodeAnswer {
 		a.Largest = &largest
 		found = append(found, capacityObstacles(f, n, largest)...)
 	}
+	if n.Silent == "" && n.CSINode != nil {
+		found = append(found, registrationObstacles(&n.Node, n.CSINode)...)
+	}
 	if n.Provisioner != "" {
 		found = append(found, obstacle{"csi-provisioner does not run there: " + n.Provisioner, "let csi-provisioner in the driver's pod " + n.Pod + " run"})
 	}

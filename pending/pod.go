@@ -94,6 +94,9 @@ func nodeCause(f PodFacts, name string, claims []string, describe string) Cause 
 		}
 		texts, fixes = append(texts, text), append(fixes, o.fix)
 	}
+	for _, o := range labelObstacles(&f.Nodes[i]) {
+		texts, fixes = append(texts, "but "+o.text), append(fixes, o.fix)
+	}
 	said := schedulerMessage(&f.Pod)
 	switch lacks := lacksOf(said); {
 	case len(texts) > 0:

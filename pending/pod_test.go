@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // boundPod is a Pending pod whose only volume is on node-3, in a cluster where nothing prevents it.
@@ -13,7 +15,7 @@ func boundPod() PodFacts {
 	f := PodFacts{Volumes: map[string]string{"data": "node-3"}, Now: now}
 	f.Pod.Namespace, f.Pod.Name, f.Pod.Status.Phase = "shop", "db-0", corev1.PodPending
 	for _, name := range []string{"node-1", "node-3"} {
-		f.Nodes = append(f.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+		f.Nodes = append(f.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.TopologyKey: name}},
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
 	}
 	return f

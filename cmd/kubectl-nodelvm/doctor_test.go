@@ -142,7 +142,7 @@ var faults = []fault{
 		"sidecars", "DaemonSet nodelvm-system/nodelvm", "older than the tested version (v8)"},
 	{"no provisioner", func(f *facts) { f.container("csi-provisioner").Name = "other" }, "sidecars", "DaemonSet nodelvm-system/nodelvm", "no claim is provisioned"},
 	{"node that is not Ready", func(f *facts) {
-		f.nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}, Status: corev1.NodeStatus{
+		f.nodes = []corev1.Node{{ObjectMeta: labelled("node-2"), Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "Kubelet stopped posting node status."}}}}}
 	}, "nodes ready", "node-2", "the node is not Ready, so pods with its volumes cannot run: Kubelet stopped"},
 	{"budget that blocks a drain", func(f *facts) {
@@ -164,7 +164,7 @@ var faults = []fault{
 	}, "claims", "claim shop/data", "no node can have the volume; node-2: volume group vg-data has capacity for a volume of at most 80 GiB, and the claim requests 200 GiB; node-1: the pod also uses claim log"},
 	{"pod whose node is cordoned", func(f *facts) {
 		f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{unscheduled("data-db-0", "db-0")}
-		f.nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: corev1.NodeSpec{Unschedulable: true}}}
+		f.nodes = []corev1.Node{{ObjectMeta: labelled("node-1"), Spec: corev1.NodeSpec{Unschedulable: true}}}
 	}, "waiting pods", "pod shop/db-0", "its volume (claim data-db-0) is on node-1, which is cordoned"},
 	{"wrong key", func(f *facts) {
 		pod := userOf("data-db-0", "db-0")
@@ -192,7 +192,7 @@ var faults = []fault{
 	{"silent node", silence, "nodes answer", "node-2", "has not answered within 10s"},
 	{"deleted Node object", func(f *facts) {
 		silence(f)
-		f.nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}}
+		f.nodes = []corev1.Node{{ObjectMeta: labelled("node-1")}}
 	}, "nodes answer", "node-2", "its Node object is deleted"},
 	{"driver that is not ready", func(f *facts) { f.answers[1].page.NotReady = "device-mapper is not in this kernel" },
 		"nodes answer", "node-2", "device-mapper is not in this kernel"},

@@ -26,6 +26,7 @@ type facts struct {
 	volumes      []corev1.PersistentVolume // the driver's
 	contents     []content                 // the driver's
 	nodes        []corev1.Node
+	csiNodes     []storagev1.CSINode // nil: unknown
 	claims       []corev1.PersistentVolumeClaim
 	pods         []corev1.Pod        // also those of other drivers' volumes
 	snapshots    []namespaceSnapshot // also those of other drivers' volumes
@@ -35,7 +36,6 @@ type facts struct {
 
 	driver      *storagev1.CSIDriver // nil: there is none
 	daemonSet   *appsv1.DaemonSet    // nil: there is none
-	csiNodes    []storagev1.CSINode
 	capacities  []storagev1.CSIStorageCapacity
 	snapshotAPI bool                // the cluster has it
 	controllers []appsv1.Deployment // that run a snapshot-controller
@@ -77,9 +77,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	read(theDriver, c.readDriver(ctx, f))
 	read(theDaemonSets, c.readDaemonSet(ctx, f))
 	read("Deployments", c.readControllers(ctx, f))
-	var nodes storagev1.CSINodeList
-	read(theCSINodes, c.get(ctx, "/apis/storage.k8s.io/v1/csinodes", &nodes))
-	f.csiNodes = nodes.Items
+	read(theCSINodes, c.readCSINodes(ctx, f))
 	var capacities storagev1.CSIStorageCapacityList
 	read(theCapacities, c.get(ctx, "/apis/storage.k8s.io/v1/csistoragecapacities", &capacities))
 	f.capacities = capacities.Items
@@ -99,7 +97,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 }
 
 // gatherOf reads the facts that explain the claims and pods of a namespace, except the events about them. It needs them all, except the
-// policy.
+// policy and the CSINodes.
 func (c *cluster) gatherOf(ctx context.Context, namespace string) (*facts, error) {
 	f := &facts{now: time.Now()}
 	err := c.readClaims(ctx, f, namespace)
@@ -121,8 +119,18 @@ func (c *cluster) gatherOf(ctx context.Context, namespace string) (*facts, error
 	if f.keyPolicy, err = c.readKeyPolicy(ctx, f.classes); err != nil {
 		f.unexplained = append(f.unexplained, theKeyPolicy+": "+err.Error())
 	}
+	if err := c.readCSINodes(ctx, f); err != nil {
+		f.unexplained = append(f.unexplained, theCSINodes+": "+err.Error())
+	}
 	f.answers = c.answers(ctx, f.drivers, f.classes)
 	return f, nil
+}
+
+func (c *cluster) readCSINodes(ctx context.Context, f *facts) error {
+	var nodes storagev1.CSINodeList
+	err := c.get(ctx, "/apis/storage.k8s.io/v1/csinodes", &nodes)
+	f.csiNodes = nodes.Items
+	return err
 }
 
 // readClaims reads the nodes, and the claims, pods and snapshots of a namespace, or of all: together they explain why claims wait. It sets

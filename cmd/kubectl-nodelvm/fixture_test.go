@@ -47,7 +47,7 @@ func sound() *facts {
 			Spec: corev1.PodSpec{NodeName: name}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
 				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}})
 		f.csiNodes = append(f.csiNodes, storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: api.DriverName}}}})
+			Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: api.DriverName, NodeID: name, TopologyKeys: []string{api.TopologyKey}}}}})
 		f.capacities = append(f.capacities, capacityOf(name, "local", "80Gi"), capacityOf(name, "thin", "70Gi"))
 	}
 	f.answers = []answer{
@@ -155,3 +155,8 @@ const (
 	MiB = lvm.MiB
 	GiB = lvm.GiB
 )
+
+// labelled is a node on which the kubelet has registered the driver.
+func labelled(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Labels: map[string]string{api.TopologyKey: name}}
+}

@@ -32,7 +32,7 @@ func waitingShop() *facts {
 		{Name: "l", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "log"}}},
 	}}}}
 	for _, name := range []string{"node-1", "node-2", "node-3"} {
-		w.nodes = append(w.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		w.nodes = append(w.nodes, corev1.Node{ObjectMeta: labelled(name)})
 	}
 	return w
 }
@@ -206,7 +206,7 @@ func TestWhyFollowsTheSource(t *testing.T) {
 func TestWhyIsBoundedAndPrintable(t *testing.T) {
 	w := waitingShop()
 	for range 100 {
-		w.nodes = append(w.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "evil\x1b[2J"}})
+		w.nodes = append(w.nodes, corev1.Node{ObjectMeta: labelled("evil\x1b[2J")})
 	}
 	w.answers[0].page.Classes[0].Offers[0] = report.Offer{Group: "vg-data", Obstacle: "forged\nline"}
 	got := explained(t, w, "data")

@@ -219,7 +219,7 @@ func (f *facts) node(node corev1.Node, p pending.Facts) pending.Node {
 	if a == nil {
 		return pending.Node{Node: node, Silent: "nodelvm does not run there"}
 	}
-	n := pending.Node{Node: node, Pod: a.pod, Provisioner: f.provisionerFault(a)}
+	n := pending.Node{Node: node, Pod: a.pod, CSINode: f.csiNode(node.Name), Provisioner: f.provisionerFault(a)}
 	if a.err != nil || a.page.NotReady != "" || a.groupsUnread() != "" {
 		n.Unknown = a.incomplete()
 		return n
@@ -240,6 +240,17 @@ func (f *facts) node(node corev1.Node, p pending.Facts) pending.Node {
 		}
 	}
 	return n
+}
+
+// csiNode returns what the kubelet of a node has registered, perhaps nothing; nil: unknown.
+func (f *facts) csiNode(name string) *storagev1.CSINode {
+	if f.csiNodes == nil {
+		return nil
+	}
+	if n := find(f.csiNodes, func(n *storagev1.CSINode) bool { return n.Name == name }); n != nil {
+		return n
+	}
+	return &storagev1.CSINode{}
 }
 
 // provisionerFault returns why csi-provisioner beside a driver does not run; "": it runs, or the pod does not say.
