@@ -47,13 +47,6 @@ func newAudit(cfg Config) audit {
 	}
 }
 
-// Orphans returns the orphans that the last audit found.
-func (a *Agent) Orphans() []Orphan {
-	a.audit.mu.Lock()
-	defer a.audit.mu.Unlock()
-	return slices.Clone(a.audit.orphans)
-}
-
 // Comparison returns the result of the last audit for the status document.
 func (a *Agent) Comparison() *report.Comparison {
 	a.audit.mu.Lock()

@@ -16,9 +16,10 @@ type Inventory struct {
 	Unread    []string   `json:"unreadableDevices,omitempty"` // sentences: unreadable disks
 	Skipped   []string   `json:"unknownDevices,omitempty"`    // sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of
 
-	OnVolumes   []string  `json:"devicesOnVolumes,omitempty"` // sentences: devices that the node has activated from the content of volumes
-	WipeBacklog lvm.Bytes `json:"wipeBacklog"`                // bytes of deleted volumes that are not wiped yet
-	Backlogs    []Backlog `json:"wipeBacklogs,omitempty"`     // the same, by volume group and namespace
+	OnVolumes   []string  `json:"devicesOnVolumes,omitempty"`   // sentences: devices that the node has activated from the content of volumes
+	WipeBacklog lvm.Bytes `json:"wipeBacklog"`                  // bytes of deleted volumes that are not wiped yet
+	InFlight    int       `json:"operationsInFlight,omitempty"` // operations on volumes and snapshots that are running
+	Backlogs    []Backlog `json:"wipeBacklogs,omitempty"`       // the same, by volume group and namespace
 
 	Unaccepted []lvm.UnacceptedPV `json:"notAccepted,omitempty"` // physical volumes that the driver ignores
 
@@ -40,6 +41,7 @@ type Group struct {
 	Problem         string     `json:"unusable,omitempty"`        // why it cannot be changed, and what to do
 	AutoActivation  bool       `json:"autoactivation,omitempty"`  // it has only managed volumes, and the node's own LVM activates them at boot
 	LockHeldSeconds int64      `json:"lockHeldSeconds,omitempty"` // for how long any process has held LVM's lock on it
+	BlockedSeconds  float64    `json:"blockedSeconds,omitempty"`  // for how long an LVM command in it has been running beyond its time limit
 	Pools           []Pool     `json:"thinPools,omitempty"`
 	ExtentSize      lvm.Bytes  `json:"extentSize,omitempty"`
 	PVs             []PV       `json:"pvs,omitempty"`
@@ -84,9 +86,10 @@ type Pool struct {
 	Used         lvm.Bytes `json:"used"` // 0 while it is inactive
 	MetadataSize lvm.Bytes `json:"metadataSize"`
 	MetadataUsed lvm.Bytes `json:"metadataUsed"`
-	Promised     lvm.Bytes `json:"provisioned"`
-	Zero         bool      `json:"zero"` // new blocks read as zeroes
+	Promised     lvm.Bytes `json:"provisioned"` // sum of the virtual sizes of its volumes and snapshots
+	Zero         bool      `json:"zero"`        // new blocks read as zeroes
 	State        PoolState `json:"state"`
+	Extensions   int       `json:"extensions,omitempty"` // how often the driver has extended it since it started
 }
 
 // PoolState is whether a thin pool accepts writes.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"text/tabwriter"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
-	"github.com/nodelvm/nodelvm/report"
 )
 
 // adminDir is the LVM_SYSTEM_DIR of these commands; the driver has another one.
@@ -116,32 +114,4 @@ func printOrphansJSON(out io.Writer, found []kube.Orphan) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(kube.Published(found))
-}
-
-var (
-	orphanCount = prometheus.NewDesc("nodelvm_orphaned_volumes", "Number of orphaned volumes and snapshots on this node, by reason. Updated once an hour.", []string{"reason"}, nil)
-	orphanBytes = prometheus.NewDesc("nodelvm_orphaned_volume_bytes", "Size of the orphaned volumes and snapshots on this node, by reason. Updated once an hour.", []string{"reason"}, nil)
-)
-
-// orphanCollector reports the result of the agent's last audit; without an agent, nothing.
-type orphanCollector struct{ agent *kube.Agent }
-
-func (c orphanCollector) Describe(descs chan<- *prometheus.Desc) {
-	descs <- orphanCount
-	descs <- orphanBytes
-}
-
-func (c orphanCollector) Collect(out chan<- prometheus.Metric) {
-	if c.agent == nil {
-		return
-	}
-	count, size := map[report.Reason]float64{}, map[report.Reason]float64{}
-	for _, o := range c.agent.Orphans() {
-		count[o.Reason]++
-		size[o.Reason] += float64(o.Size)
-	}
-	for _, kind := range report.Reasons {
-		out <- prometheus.MustNewConstMetric(orphanCount, prometheus.GaugeValue, count[kind], string(kind))
-		out <- prometheus.MustNewConstMetric(orphanBytes, prometheus.GaugeValue, size[kind], string(kind))
-	}
 }

@@ -133,10 +133,10 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	health := record.describing(healthOf(host, mounts, care, lost))
 	agent := d.newAgent(client, host, health)
 	lost.claimed = claimedOf(agent)
-	details := volumeDetails{fileSystems: mounts.FileSystems, class: classOf(agent), disks: record.disks}
-	d.status.serve(cluster, host, health, details, comparisonOf(agent))
-	d.registry.MustRegister(lvmCollector{read: host.Metrics}, healthCollector{read: health, log: d.log}, orphanCollector{agent},
-		inventoryCollector{cluster: cluster, host: host, details: details, log: d.log})
+	about := document{node: d.o.nodeName, cluster: cluster, host: host, health: health, compare: comparisonOf(agent),
+		details: volumeDetails{fileSystems: mounts.FileSystems, class: classOf(agent), disks: record.disks}}
+	d.status.serve(about)
+	d.registry.MustRegister(nodeCollector{read: about.read, log: d.log})
 	trims := newTrimMetrics(d.registry)
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
 		newController(d.o.nodeName, host, clusterOf(agent), mounts), mounts)

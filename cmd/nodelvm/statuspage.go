@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -20,38 +19,27 @@ const (
 	statusTimeout = 8 * time.Second
 )
 
-// statusHost is what the page needs of host.Host.
-type statusHost interface {
-	Inventory(ctx context.Context) (report.Inventory, error)
-	CapacityByGroup(ctx context.Context, class lvm.Class) ([]report.Offer, error)
-}
-
 // statusPage serves report.Node from the start of the process: its readers want to know why a node does not work.
 type statusPage struct {
-	node      string
 	ready     func(context.Context) error
 	checks    func() (report.Checks, []string)
 	mountable func() error  // why the kubelet cannot use the driver; nil: it can
 	slots     chan struct{} // has a value for each reader
 
-	mu      sync.Mutex
-	cluster string
-	host    statusHost // nil until serving
-	health  findings
-	details volumeDetails
-	compare func() *report.Comparison // nil: no API server
+	mu       sync.Mutex
+	document document
 }
 
 func newStatusPage(o *options, ready func(context.Context) error, registered func() report.Registration) *statusPage {
 	look := nodeChecks{sys: "/sys", modules: "/lib/modules", mountinfo: "/proc/self/mountinfo", kubeletDir: o.kubeletDir, registered: registered}
-	return &statusPage{node: o.nodeName, ready: ready, checks: look.run, mountable: look.mountable, slots: make(chan struct{}, statusAtOnce)}
+	return &statusPage{ready: ready, checks: look.run, mountable: look.mountable, slots: make(chan struct{}, statusAtOnce), document: document{node: o.nodeName}}
 }
 
-// serve sets the host that the page describes.
-func (p *statusPage) serve(cluster string, host statusHost, health findings, details volumeDetails, compare func() *report.Comparison) {
+// serve sets the document that the page shows.
+func (p *statusPage) serve(d document) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cluster, p.host, p.health, p.details, p.compare = cluster, host, health, details, compare
+	p.document = d
 }
 
 // ServeHTTP implements http.Handler. It starts no LVM process while the driver can read the disks directly.
@@ -72,96 +60,47 @@ func (p *statusPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (p *statusPage) page(ctx context.Context, classes []string) report.Node {
 	p.mu.Lock()
-	host, health, details, compare := p.host, p.health, p.details, p.compare
-	page := report.Node{Node: p.node, Version: version, Cluster: p.cluster, Time: time.Now().UTC(), Conditions: []report.Condition{}}
+	d := p.document
 	p.mu.Unlock()
-	unknown := func(what string, err error) {
-		if err != nil {
-			page.Unknown = append(page.Unknown, what+err.Error())
-		}
-	}
+	page := d.read(ctx)
 	if err := p.ready(ctx); err != nil {
 		page.NotReady = err.Error()
 	}
-	page.Checks, page.Unknown = p.checks()
-	if host == nil {
+	checks, unknown := p.checks()
+	page.Checks, page.Unknown = checks, append(page.Unknown, unknown...)
+	if d.host == nil {
 		return page
 	}
-	var err error
-	if compare != nil {
-		page.Comparison = compare()
-	}
-	if page.Inventory, err = host.Inventory(ctx); err == nil && compare != nil {
-		page.Comparison = stillThere(page.Comparison, page.Inventory)
-	}
-	unknown(report.UnknownGroups, err)
-	unknown("the file systems of the volumes: ", details.addTo(ctx, &page.Inventory))
-	found, err := health(ctx)
-	unknown("the conditions of the volumes: ", err)
-	for _, f := range found {
-		page.Conditions = append(page.Conditions, pageCondition(f))
-	}
-	for _, class := range classes {
-		told, err := offersTo(ctx, host, class)
-		if unknown("what the storage class "+told.Name+" can get: ", err); err == nil {
-			page.Classes = append(page.Classes, told)
+	for _, query := range classes {
+		class, err := offersTo(ctx, d.host, query)
+		if err != nil {
+			page.Unknown = append(page.Unknown, "what the storage class "+class.Name+" can get: "+err.Error())
+			continue
 		}
+		page.Classes = append(page.Classes, class)
 	}
 	return page
 }
 
-// stillThere leaves out the volumes that were removed since the comparison, and adds the creation times of the others.
-func stillThere(c *report.Comparison, now report.Inventory) *report.Comparison {
-	created := map[string]time.Time{}
-	for _, v := range now.Volumes {
-		if v.State == string(lvm.StateReady) {
-			created[v.ID] = v.Created
-		}
-	}
-	for _, sn := range now.Snapshots {
-		if sn.State == string(lvm.StateReady) {
-			created[sn.ID] = sn.Created
-		}
-	}
-	left := []report.Unreferenced{}
-	for _, u := range c.Unreferenced {
-		when, there := created[u.Handle]
-		if u.Created = when; there || len(now.Unread) > 0 {
-			left = append(left, u)
-		}
-	}
-	c.Unreferenced = left
-	return c
-}
-
-func pageCondition(f lvm.Condition) report.Condition {
-	told := report.Condition{Type: string(f.Type), Group: f.Group, Pool: f.Pool, Text: f.Text, Severity: f.Type.Severity(),
-		GroupUUID: cmp.Or(f.VG, f.Volume.ID.VG), Claim: f.Volume.Claim}
-	if f.Volume.UUID != "" {
-		told.Volume = f.Volume.ID.String()
-	}
-	return told
-}
-
 // offersTo returns the capacity of one class of the query. An error means that the capacity is unknown; a fault of the class
 // itself is in Class.Error.
-func offersTo(ctx context.Context, host statusHost, query string) (report.Class, error) {
+func offersTo(ctx context.Context, host nodeHost, query string) (report.Class, error) {
 	name, parameters, err := report.ParseClass(query)
-	told := report.Class{Name: name}
+	answer := report.Class{Name: name}
 	if ctx.Err() != nil {
-		return told, ctx.Err()
+		return answer, ctx.Err()
 	}
 	var class lvm.Class
 	if err == nil {
 		class, err = controller.ParseClass(parameters, filesystem.CheckOptions)
 	}
 	if err == nil {
-		if told.Offers, err = host.CapacityByGroup(ctx, class); err != nil && lvm.KindOf(err) != lvm.KindInvalid {
-			return told, err
+		if answer.Offers, err = host.CapacityByGroup(ctx, class); err != nil && lvm.KindOf(err) != lvm.KindInvalid {
+			return answer, err
 		}
 	}
 	if err != nil {
-		told.Error = err.Error()
+		answer.Error = err.Error()
 	}
-	return told, nil
+	return answer, nil
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -112,7 +111,7 @@ func (unreadableNode) CapacityByGroup(context.Context, lvm.Class) ([]report.Offe
 // TestStatusPageWithUnreadableVolumeGroups: the page reports what the driver cannot read, and does not blame a storage class for it.
 func TestStatusPageWithUnreadableVolumeGroups(t *testing.T) {
 	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() report.Registration { return report.Registration{} })
-	p.serve("cluster-1", unreadableNode{}, func(context.Context) ([]lvm.Condition, error) { return nil, nil }, volumeDetails{}, nil)
+	p.serve(document{host: unreadableNode{}, health: sick{}.Health})
 	query := report.Query(map[string]map[string]string{"local": {"volumeGroup": "vg"}, "typo": {"volumeGroup": "vg", "layuot": "thin"}})["class"]
 	page := p.page(t.Context(), query)
 	told := strings.Join(page.Unknown, "\n")
@@ -185,31 +184,5 @@ func TestStatusPageBeforeReady(t *testing.T) {
 	}
 	if got := newDriver(&options{nodeName: "n"}, log).ask(t, nil).Checks.Registration.State; got != report.RegistrationElsewhere {
 		t.Errorf("without --kubelet-registration: %s", got)
-	}
-}
-
-// TestStatusPageComparison: the page shows what the agent's last comparison found, without volumes that were removed since. While a
-// disk is unreadable, absence proves nothing.
-func TestStatusPageComparison(t *testing.T) {
-	entry := func(handle string) report.Unreferenced { return report.Unreferenced{Handle: handle} }
-	now := report.Inventory{
-		Volumes:   []report.Volume{{ID: "vg/pvc-1", State: string(lvm.StateReady), Created: time.Unix(1, 0)}, {ID: "vg/pvc-2", State: string(lvm.StateDeleting)}},
-		Snapshots: []report.Snapshot{{ID: "vg/s-1", State: string(lvm.StateReady), Created: time.Unix(2, 0)}},
-	}
-	found := func() *report.Comparison {
-		return &report.Comparison{Unreferenced: []report.Unreferenced{entry("vg/pvc-1"), entry("vg/pvc-2"), entry("vg/pvc-3"), entry("vg/s-1")}}
-	}
-	got := stillThere(found(), now).Unreferenced
-	if len(got) != 2 || got[0].Handle != "vg/pvc-1" || got[0].Created.Unix() != 1 || got[1].Handle != "vg/s-1" || got[1].Created.Unix() != 2 {
-		t.Errorf("left are %+v", got)
-	}
-	now.Unread = []string{"/dev/sdc does not answer"}
-	if got := stillThere(found(), now).Unreferenced; len(got) != 4 {
-		t.Errorf("with an unreadable disk, left are %+v", got)
-	}
-	p := newStatusPage(&options{}, func(context.Context) error { return nil }, func() report.Registration { return report.Registration{} })
-	p.serve("cluster-1", unreadableNode{}, func(context.Context) ([]lvm.Condition, error) { return nil, nil }, volumeDetails{}, found)
-	if page := p.page(t.Context(), nil); page.Comparison == nil || len(page.Comparison.Unreferenced) != 4 {
-		t.Errorf("of disks that cannot be read: %+v", page.Comparison)
 	}
 }

@@ -17,12 +17,12 @@ const diskRecordPeriod = time.Minute
 
 // diskRecord keeps the record of the node's disks up to date.
 type diskRecord struct {
-	host  statusHost
+	host  nodeHost
 	disks *disks.Registry
 	log   *slog.Logger
 }
 
-func newDiskRecord(host statusHost, stateDir string, log *slog.Logger) *diskRecord {
+func newDiskRecord(host nodeHost, stateDir string, log *slog.Logger) *diskRecord {
 	registry, err := disks.New(filepath.Join(stateDir, "disks.json"))
 	if err != nil {
 		log.Warn("the disks of an earlier run are unknown", "error", err)

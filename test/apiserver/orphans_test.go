@@ -49,8 +49,8 @@ func untilOrphans(t *testing.T, agent *kube.Agent, want map[string]report.Reason
 	got := map[string]report.Reason{}
 	for deadline := time.Now().Add(wait.Limit(20 * time.Second)); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		got = map[string]report.Reason{}
-		for _, o := range agent.Orphans() {
-			got[o.ID.LV] = o.Reason
+		for _, o := range agent.Comparison().Unreferenced {
+			got[o.LV] = o.Reason
 		}
 		if fmt.Sprint(got) == fmt.Sprint(want) {
 			return

@@ -13,7 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 )
 
-func PathsOf(devices []lvm.Device) map[string]string {
+func pathsOf(devices []lvm.Device) map[string]string {
 	paths := make(map[string]string, len(devices))
 	for _, d := range devices {
 		paths[d.UUID] = d.Path

@@ -28,7 +28,7 @@ func (k Checker) Findings(ctx context.Context, s lvm.State) ([]lvm.Condition, er
 	if err != nil {
 		return nil, err
 	}
-	paths := PathsOf(devices)
+	paths := pathsOf(devices)
 	findings := notAccepted(s, time.Now())
 	for _, g := range s.Groups {
 		c := groupCheck{engine: k.Engine, group: g, devices: devices, paths: paths, pools: map[string]*lvm.PoolStatus{}, volumes: k.readyIn(g)}
@@ -46,7 +46,7 @@ func (k Checker) Scope(s lvm.State) (lvm.HealthScope, error) {
 	if err != nil {
 		return lvm.HealthScope{}, err
 	}
-	paths := PathsOf(devices)
+	paths := pathsOf(devices)
 	o := lvm.HealthScope{Groups: map[lvm.VGUUID]bool{}, Volumes: map[string]lvm.VolumeScope{}, Pools: map[string]bool{}}
 	for _, g := range s.Groups {
 		volumes := k.readyIn(g)

@@ -1,34 +1,35 @@
 package health
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 	"github.com/nodelvm/nodelvm/report"
 )
 
-// AddTo adds the groups of a state, with their volumes and snapshots, to an inventory.
-func (k Checker) AddTo(inv *report.Inventory, s lvm.State) error {
+// AddTo adds the groups of a state, with their volumes and snapshots, to an inventory. After an error, all devices count as inactive.
+// extensionsOf returns how often the driver has extended the thin pool with that UUID.
+func (k Checker) AddTo(inv *report.Inventory, s lvm.State, extensionsOf func(uuid string) int) error {
 	devices, err := k.Engine.Devices()
-	if err != nil {
-		return err
+	onVolumes, failed := k.Engine.Machine.Kernel.DevicesOnVolumes()
+	if failed != nil {
+		err = errors.Join(err, lvm.Errorf(lvm.KindInternal, "cannot determine which block devices the node has on volumes: %w", failed))
 	}
-	if inv.OnVolumes, err = k.Engine.Machine.Kernel.DevicesOnVolumes(); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "cannot determine which block devices the node has on volumes: %w", err)
-	}
-	paths := PathsOf(devices)
+	inv.OnVolumes = onVolumes
+	paths := pathsOf(devices)
 	for _, g := range s.Groups {
-		inv.Groups = append(inv.Groups, k.groupEntry(s, g, paths))
-		k.addVolumes(inv, g, paths)
+		c := groupCheck{engine: k.Engine, group: g, paths: paths}
+		inv.Groups = append(inv.Groups, c.groupEntry(s, extensionsOf))
+		c.addVolumes(inv)
 	}
 	addLastSnapshots(inv)
-	return nil
+	return err
 }
 
 // addLastSnapshots records on each volume when its youngest snapshot was created.
@@ -44,10 +45,11 @@ func addLastSnapshots(inv *report.Inventory) {
 	}
 }
 
-func (k Checker) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) report.Group {
+func (c *groupCheck) groupEntry(s lvm.State, extensionsOf func(uuid string) int) report.Group {
+	g := c.group
 	e := report.Group{Name: g.Name, UUID: g.UUID, Tags: g.Tags, Disks: len(g.PVs), Free: g.Bytes(g.FreeExtents()),
 		MetadataSize: g.MDASize, MetadataFree: g.MDAFree, AutoActivation: g.AutoActivation && oursAlone(g),
-		ExtentSize: g.ExtentSize, PVs: pvEntries(g)}
+		ExtentSize: g.ExtentSize, PVs: pvEntries(g), Pools: c.poolEntries(extensionsOf)}
 	for _, pv := range g.PVs {
 		if !pv.Missing {
 			e.Size += g.Bytes(pv.Extents)
@@ -56,16 +58,12 @@ func (k Checker) groupEntry(s lvm.State, g lvm.Group, paths map[string]string) r
 	if err := lvm.CheckWritable(s, g); err != nil {
 		e.Problem = err.Error()
 	}
-	if held, err := oplock.LockHeld(k.Engine.Config.LockDir, g.Name); err != nil {
-		k.Engine.Log.Warn("cannot determine whether LVM's lock is held", "vg", g.Name, "error", err)
+	blocked, _ := c.engine.Locks.BlockedFor(g.UUID)
+	e.BlockedSeconds = blocked.Seconds()
+	if held, err := oplock.LockHeld(c.engine.Config.LockDir, g.Name); err != nil {
+		c.engine.Log.Warn("cannot determine whether LVM's lock is held", "vg", g.Name, "error", err)
 	} else {
 		e.LockHeldSeconds = int64(held.Seconds())
-	}
-	c := groupCheck{engine: k.Engine, group: g, paths: paths}
-	for _, lv := range g.LVs {
-		if lv.Thin != nil {
-			e.Pools = append(e.Pools, c.poolEntry(lv))
-		}
 	}
 	return e
 }
@@ -77,25 +75,9 @@ func oursAlone(g lvm.Group) bool {
 	})
 }
 
-func (c *groupCheck) poolEntry(lv lvm.LV) report.Pool {
-	s, _ := status(c, lvm.DeviceUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool) // without a status it counts as inactive
-	m := poolMetrics(c.group, lv, s)
-	e := report.Pool{Name: m.Name, Size: m.Size, Used: m.Used, MetadataSize: m.MetadataSize, MetadataUsed: m.MetadataUsed,
-		Promised: m.Promised, Zero: lv.Thin.Zero, State: report.PoolWorks}
-	switch {
-	case s == nil:
-		e.State = report.PoolInactive
-	case s.IsFailed():
-		e.State = report.PoolFailed
-	case s.IsFull():
-		e.State = report.PoolFull
-	}
-	return e
-}
-
-// addVolumes adds the volumes and snapshots of one group.
-func (k Checker) addVolumes(inv *report.Inventory, g lvm.Group, paths map[string]string) {
-	c := groupCheck{engine: k.Engine, group: g, paths: paths}
+// addVolumes adds the volumes and snapshots of the group.
+func (c *groupCheck) addVolumes(inv *report.Inventory) {
+	g := c.group
 	for _, lv := range g.LVs {
 		if err := lv.CheckTags(); err != nil {
 			inv.Damaged = append(inv.Damaged, err.Error())

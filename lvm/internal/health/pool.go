@@ -6,6 +6,7 @@ import (
 	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // From these percentages on, a pool is nearly full. Full metadata is worse than full data: only an offline pool can be
@@ -47,7 +48,7 @@ func (c *groupCheck) checkPool(name string) *lvm.PoolStatus {
 	if s.IsFailed() || s.IsFull() {
 		return s
 	}
-	m := poolMetrics(c.group, *lv, s)
+	m := poolEntry(c.group, *lv, s)
 	near := m.Promised > m.Size && lvm.IsAbove(s.DataUsed, s.DataTotal, poolLateData) || lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, poolLateMetadata)
 	switch {
 	case lv.Thin.OvercommitReason != "":
@@ -68,9 +69,9 @@ func poolRemedy(g lvm.Group, pool string) string {
 	return fmt.Sprintf("delete snapshots or volumes, or %[3]sextend the pool (lvextend -L+SIZE %[1]s/%[2]s; its metadata: lvextend --poolmetadatasize +SIZE %[1]s/%[2]s)", g.Name, pool, disk)
 }
 
-// poolMetrics computes the metrics of a pool; s is nil while the pool is not active.
-func poolMetrics(g lvm.Group, pool lvm.LV, s *lvm.PoolStatus) lvm.PoolMetrics {
-	m := lvm.PoolMetrics{Name: pool.Name, Size: g.Bytes(pool.Extents)}
+// poolEntry describes a pool; s is nil while the pool is not active.
+func poolEntry(g lvm.Group, pool lvm.LV, s *lvm.PoolStatus) report.Pool {
+	m := report.Pool{Name: pool.Name, Size: g.Bytes(pool.Extents), Zero: pool.Thin.Zero, State: stateOf(s)}
 	if metadata := g.FindLV(pool.Thin.Metadata); metadata != nil {
 		m.MetadataSize = g.Bytes(metadata.Extents)
 	}
@@ -86,21 +87,32 @@ func poolMetrics(g lvm.Group, pool lvm.LV, s *lvm.PoolStatus) lvm.PoolMetrics {
 	return m
 }
 
-// PoolsOf returns the metrics of a group's pools.
-func (k Checker) PoolsOf(g lvm.Group, paths map[string]string, extensions func(uuid string) int) []lvm.PoolMetrics {
-	var all []lvm.PoolMetrics
-	c := groupCheck{engine: k.Engine, group: g, paths: paths}
-	for _, lv := range g.LVs {
+// stateOf says whether a pool with this status accepts writes.
+func stateOf(s *lvm.PoolStatus) report.PoolState {
+	switch {
+	case s == nil:
+		return report.PoolInactive
+	case s.IsFailed():
+		return report.PoolFailed
+	case s.IsFull():
+		return report.PoolFull
+	}
+	return report.PoolWorks
+}
+
+// poolEntries describes the pools of the group. One without a readable status counts as inactive.
+func (c *groupCheck) poolEntries(extensionsOf func(uuid string) int) (entries []report.Pool) {
+	for _, lv := range c.group.LVs {
 		if lv.Thin == nil {
 			continue
 		}
-		s, err := status(&c, lvm.DeviceUUID(g.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
+		s, err := status(c, lvm.DeviceUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
 		if err != nil {
-			k.Engine.Log.Warn("cannot read the metrics of a thin pool", "vg", g.Name, "pool", lv.Name, "error", err)
+			c.engine.Log.Warn("cannot read the status of a thin pool", "vg", c.group.Name, "pool", lv.Name, "error", err)
 		}
-		m := poolMetrics(g, lv, s)
-		m.Grown = extensions(lv.UUID)
-		all = append(all, m)
+		e := poolEntry(c.group, lv, s)
+		e.Extensions = extensionsOf(lv.UUID)
+		entries = append(entries, e)
 	}
-	return all
+	return entries
 }

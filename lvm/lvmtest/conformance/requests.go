@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 func testCapacity(t *testing.T, b hosttest.Fixture) {
@@ -217,7 +217,7 @@ func testLook(t *testing.T, b hosttest.Fixture) {
 		want = append(want, d.MustCreate(t, b.Light(name, 8*lvm.MiB)))
 	}
 	slices.SortFunc(want, func(a, b lvm.Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
-	d.Counted(t, "readiness, list, lookup and metrics", 0, func() {
+	d.Counted(t, "readiness, list, lookup and report", 0, func() {
 		hosttest.Must(t, d.Ready(t.Context()))
 		if got, err := d.List(t.Context()); err != nil || !slices.Equal(got, want) {
 			t.Errorf("list: %+v, %v; want %+v", got, err, want)
@@ -225,10 +225,10 @@ func testLook(t *testing.T, b hosttest.Fixture) {
 		if got, err := d.Lookup(t.Context(), want[0].ID); err != nil || got != want[0] {
 			t.Errorf("lookup: %+v, %v; want %+v", got, err, want[0])
 		}
-		m := d.Metrics()
-		i := slices.IndexFunc(m.Groups, func(g host.GroupMetrics) bool { return string(g.Name) == b.Group })
-		if i < 0 || m.Groups[i].Size-m.Groups[i].Free != 24*lvm.MiB || m.Groups[i].Volumes != 3 || m.Volumes[lvm.StateReady] != 3 || m.InFlight != 0 {
-			t.Errorf("with three volumes of 8 MiB the metrics are %+v", m)
+		inv := hosttest.Report(d.Host)
+		i := slices.IndexFunc(inv.Groups, func(g report.Group) bool { return string(g.Name) == b.Group })
+		if i < 0 || inv.Groups[i].Size-inv.Groups[i].Free != 24*lvm.MiB || hosttest.InState(inv, lvm.StateReady) != 3 || inv.InFlight != 0 {
+			t.Errorf("with three volumes of 8 MiB it reports %+v", inv)
 		}
 	})
 	_, err := d.Lookup(t.Context(), lvm.ID{VG: want[0].ID.VG, LV: "none"})
@@ -256,7 +256,7 @@ func testRestart(t *testing.T, b hosttest.Fixture) {
 	if !slices.Equal(volumes, want) {
 		t.Errorf("after the restart there is %+v, want %+v", volumes, want)
 	}
-	if m := again.Metrics(); m.Volumes[lvm.StateCreating] != 0 {
+	if m := hosttest.Report(again.Host); hosttest.InState(m, lvm.StateCreating) != 0 {
 		t.Errorf("after the restart a volume is still in creation: %+v", m)
 	}
 }

@@ -28,8 +28,8 @@ func TestKill_RealLVM(t *testing.T) {
 		killed := killVictim(t, dir, time.Duration(930*round%5000)*time.Millisecond)
 		d := b.Start(t)
 		d.WaitWiped(t)
-		m := d.Metrics()
-		if m.Volumes[lvm.StateCreating] != 0 {
+		m := hosttest.Report(d.Host)
+		if hosttest.InState(m, lvm.StateCreating) != 0 {
 			t.Errorf("round %d: unfinished volumes are left: %+v", round, m)
 		}
 		volumes, err := d.List(t.Context())

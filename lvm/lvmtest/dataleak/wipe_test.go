@@ -29,9 +29,9 @@ func TestWipeResumes(t *testing.T) {
 	v, err := first.Create(t.Context(), b.Spec("v", 64*lvm.MiB))
 	hosttest.Must(t, err)
 	hosttest.Must(t, first.Delete(t.Context(), v.ID))
-	for deadline := time.Now().Add(wait.Limit(time.Minute)); first.Metrics().WipeBacklog != 40*lvm.MiB; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(wait.Limit(time.Minute)); hosttest.Report(first).WipeBacklog != 40*lvm.MiB; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("with 24 of 64 MiB wiped the backlog is %s", first.Metrics().WipeBacklog)
+			t.Fatalf("with 24 of 64 MiB wiped the backlog is %s", hosttest.Report(first).WipeBacklog)
 		}
 	}
 	hosttest.Must(t, first.Close(t.Context()))
@@ -71,8 +71,8 @@ func TestWipeKeepsExtentsOfMissingPV(t *testing.T) {
 	missing(true)
 	d = b.Start(t)
 	time.Sleep(50 * time.Millisecond)
-	if m := d.Metrics(); m.Volumes[lvm.StateDeleting] != 1 || m.WipeBacklog != v.Size {
-		t.Errorf("with a missing disk: deleted volumes %v, wipe backlog %s", m.Volumes, m.WipeBacklog)
+	if m := hosttest.Report(d.Host); hosttest.InState(m, lvm.StateDeleting) != 1 || m.WipeBacklog != v.Size {
+		t.Errorf("with a missing disk: volumes %v, wipe backlog %s", m.Volumes, m.WipeBacklog)
 	}
 	missing(false)
 	d.WaitWiped(t)
@@ -124,8 +124,8 @@ func TestWipeKeepsUnreachedRAIDLegs(t *testing.T) {
 		t.Run(status, func(t *testing.T) {
 			d, set := deletedRAID(t, class, status)
 			time.Sleep(50 * time.Millisecond)
-			if m := d.Metrics(); m.Volumes[lvm.StateDeleting] != 1 {
-				t.Fatalf("deleted volumes %v", m.Volumes)
+			if m := hosttest.Report(d.Host); hosttest.InState(m, lvm.StateDeleting) != 1 {
+				t.Fatalf("the volumes are %v", m.Volumes)
 			}
 			legs, _, _ := strings.Cut(status, " ")
 			set(strings.Repeat("A", len(legs)) + " 16384/16384 idle")
@@ -200,8 +200,8 @@ func TestExtentsAreReservedWhileWiping(t *testing.T) {
 	hosttest.WantKind(t, "create while the old volume is wiped", err, lvm.KindBusy)
 	_, err = d.Activate(t.Context(), v.ID, v.UUID)
 	hosttest.WantKind(t, "activation while it is wiped", err, lvm.KindNotFound)
-	if m := d.Metrics(); m.WipeBacklog != v.Size || m.Volumes[lvm.StateDeleting] != 1 {
-		t.Errorf("the metrics are %+v", m)
+	if m := hosttest.Report(d.Host); m.WipeBacklog != v.Size || hosttest.InState(m, lvm.StateDeleting) != 1 {
+		t.Errorf("it reports %+v", m)
 	}
 	if c := d.MustCapacity(t, b.Class()); c != before {
 		t.Errorf("capacity %+v while wiping, %+v before", c, before)

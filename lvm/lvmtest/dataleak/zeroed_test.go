@@ -258,7 +258,7 @@ func TestExpansionWhileZeroing(t *testing.T) {
 		_, err := d.Extend(ctx, v.ID, 20*lvmtest.ExtentSize, 0)
 		asked <- err
 	}()
-	eventually(t, func() bool { return len(d.Metrics().Backlogs) == 1 })
+	eventually(t, func() bool { return len(hosttest.Report(d.Host).Backlogs) == 1 })
 	cancel()
 	hosttest.WantKind(t, "a caller that stops waiting", <-asked, lvm.KindBusy)
 	if now, err := d.Lookup(t.Context(), v.ID); err != nil || now.Size != v.Size {
@@ -267,7 +267,7 @@ func TestExpansionWhileZeroing(t *testing.T) {
 	if tags := hosttest.StateTags(node, b.Group); tags["deleting"] != 1 {
 		t.Errorf("meanwhile the tags on the disks are %v", tags)
 	}
-	if m := d.Metrics(); len(m.Backlogs) != 1 || m.Backlogs[0].Namespace != "shop" || m.Backlogs[0].Bytes != 10*lvmtest.ExtentSize {
+	if m := hosttest.Report(d.Host); len(m.Backlogs) != 1 || m.Backlogs[0].Namespace != "shop" || m.Backlogs[0].Bytes != 10*lvmtest.ExtentSize {
 		t.Errorf("the backlog is %+v", m.Backlogs)
 	}
 	release()

@@ -103,7 +103,7 @@ func TestKernelStatus_RealLVM(t *testing.T) {
 	if hosttest.Must(t, err); len(findings) > 0 {
 		t.Errorf("findings %+v", findings)
 	}
-	for _, g := range d.Metrics().Groups {
+	for _, g := range hosttest.Report(d.Host).Groups {
 		if string(g.Name) != b.Group {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // Driver is a Host with the LVM commands that it has run.
@@ -69,7 +70,7 @@ func (d *Driver) Stop(t testing.TB) {
 	if d == nil {
 		return
 	}
-	if d.Metrics().ReaderOff {
+	if Report(d.Host).ReaderOff != "" {
 		t.Error("the direct read differed from LVM's report; see the log")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -82,15 +83,31 @@ func (d *Driver) WaitWiped(t testing.TB) {
 	t.Helper()
 	deadline := time.Now().Add(wait.Limit(2 * time.Minute))
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		m := d.Metrics()
-		if len(m.Groups) > 0 && m.WipeBacklog == 0 && m.Volumes[lvm.StateDeleting] == 0 {
+		inv := Report(d.Host)
+		if len(inv.Groups) > 0 && inv.WipeBacklog == 0 && InState(inv, lvm.StateDeleting) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("deleted volumes still hold extents: %+v", m)
+			t.Fatalf("deleted volumes still hold extents: %+v", inv)
 		}
 		time.Sleep(pause)
 	}
+}
+
+// Report returns what a driver reports of its groups: nothing while it cannot read the disks.
+func Report(h *host.Host) report.Inventory {
+	inv, _ := h.Inventory(context.Background())
+	return inv
+}
+
+// InState counts the volumes in a state.
+func InState(inv report.Inventory, state lvm.VolumeState) (count int) {
+	for _, v := range inv.Volumes {
+		if v.State == string(state) {
+			count++
+		}
+	}
+	return count
 }
 
 // MustCreate creates a volume, or fails the test.

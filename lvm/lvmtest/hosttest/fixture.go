@@ -76,7 +76,7 @@ func (b Fixture) Class() lvm.Class { return b.Spec("", 0).Class }
 func (b Fixture) CleanUp(t *testing.T) {
 	d := b.Last()
 	b.DeleteAll(t, d)
-	for _, g := range d.Metrics().Groups {
+	for _, g := range Report(d.Host).Groups {
 		if string(g.Name) == b.Group && g.Free != g.Size {
 			t.Errorf("with every volume deleted, group %s has %s free of %s", g.Name, g.Free, g.Size)
 		}

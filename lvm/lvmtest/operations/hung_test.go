@@ -28,10 +28,10 @@ func TestHungCommandBlocksOneVG(t *testing.T) {
 		_, err := h.Create(context.Background(), b.Spec("hangs", 8*lvm.MiB))
 		hanging <- err
 	}()
-	hung := func() time.Duration {
-		for _, g := range h.Metrics().Groups {
+	hung := func() float64 {
+		for _, g := range hosttest.Report(h).Groups {
 			if g.Name == "vg-test" {
-				return g.Hung
+				return g.BlockedSeconds
 			}
 		}
 		return 0

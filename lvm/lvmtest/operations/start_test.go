@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // TestVGAppearsAfterStart: the driver also recovers a group whose disks appear after the start.
@@ -27,13 +27,13 @@ func TestVGAppearsAfterStart(t *testing.T) {
 
 	plug := node.Unplug("vg-test")
 	next := hosttest.StartDriver(t, node, hosttest.Unsettled)
-	if groups := next.Metrics().Groups; slices.ContainsFunc(groups, func(g host.GroupMetrics) bool { return g.Name == "vg-test" }) {
+	if groups := hosttest.Report(next.Host).Groups; slices.ContainsFunc(groups, func(g report.Group) bool { return g.Name == "vg-test" }) {
 		t.Fatal("the group exists")
 	}
 	plug()
 	next.WaitWiped(t)
 	for deadline := time.Now().Add(wait.Limit(time.Minute)); ; time.Sleep(5 * time.Millisecond) {
-		if m := next.Metrics(); m.Volumes[lvm.StateReady] == 1 && m.Volumes[lvm.StateCreating] == 0 {
+		if m := hosttest.Report(next.Host); hosttest.InState(m, lvm.StateReady) == 1 && hosttest.InState(m, lvm.StateCreating) == 0 {
 			break
 		} else if time.Now().After(deadline) {
 			t.Fatalf("after the disks appeared: %v", m.Volumes)

@@ -9,6 +9,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // TestExtendThinPools: the driver extends a pool that fills up, once each time that is needed; it reports a failure and retries at
@@ -26,26 +27,26 @@ func TestExtendThinPools(t *testing.T) {
 		hosttest.Must(t, err)
 		node.Fill(path, size)
 	}
-	tend := func(what string, commands int, wantFailure bool) lvm.PoolMetrics {
+	tend := func(what string, commands int, wantFailure bool) report.Pool {
 		t.Helper()
 		d.Counted(t, what, commands, func() {
 			if err := d.ExtendThinPools(t.Context()); (err != nil) != wantFailure {
 				t.Errorf("%s: %v", what, err)
 			}
 		})
-		return d.Metrics().Groups[0].Pools[0]
+		return hosttest.Report(d.Host).Groups[0].Pools[0]
 	}
 	first, err := create("first", 2*lvm.GiB)
 	hosttest.Must(t, err)
-	if p := tend("an empty pool", 0, false); p.Size != lvm.GiB || p.Grown != 0 {
+	if p := tend("an empty pool", 0, false); p.Size != lvm.GiB || p.Extensions != 0 {
 		t.Errorf("%+v", p)
 	}
 	write(first, 900*lvm.MiB)
 	node.Fail(lvmtest.Fault{})
-	if p := tend("a command that fails", 1, true); p.Size != lvm.GiB || p.Grown != 0 {
+	if p := tend("a command that fails", 1, true); p.Size != lvm.GiB || p.Extensions != 0 {
 		t.Errorf("%+v", p)
 	}
-	if p := tend("the next check", 1, false); p.Size != 2*lvm.GiB || p.Grown != 1 {
+	if p := tend("the next check", 1, false); p.Size != 2*lvm.GiB || p.Extensions != 1 {
 		t.Errorf("%+v", p)
 	}
 	tend("another check", 0, false)
@@ -120,7 +121,7 @@ func TestExtendThinPoolsWhileAnotherVGHangs(t *testing.T) {
 	}
 	sizes := func() map[string]lvm.Bytes {
 		sizes := map[string]lvm.Bytes{}
-		for _, g := range h.Metrics().Groups {
+		for _, g := range hosttest.Report(h).Groups {
 			sizes[string(g.Name)] = g.Pools[0].Size
 		}
 		return sizes

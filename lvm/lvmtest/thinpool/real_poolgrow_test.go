@@ -13,6 +13,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/reallvm"
 	"github.com/nodelvm/nodelvm/node/filesystem"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // poolGroup is the group of the thin pool that grows.
@@ -36,14 +37,14 @@ func TestExtendThinPools_RealLVM(t *testing.T) {
 		t.Fatal(report)
 	}
 	t.Cleanup(func() { reallvm.Admin(t, "vgremove", "-ff", "-y", poolGroup) })
-	pool := func() lvm.PoolMetrics {
-		for _, g := range d.Metrics().Groups {
+	pool := func() report.Pool {
+		for _, g := range hosttest.Report(d.Host).Groups {
 			if g.Name == poolGroup {
 				return g.Pools[0]
 			}
 		}
 		t.Fatal("no pool")
-		return lvm.PoolMetrics{}
+		return report.Pool{}
 	}
 	spec := func(name string, size lvm.Bytes) lvm.Spec {
 		class := lvm.Class{Group: poolGroup, Layout: lvm.LayoutThin, Overprovision: 200}
@@ -54,7 +55,7 @@ func TestExtendThinPools_RealLVM(t *testing.T) {
 		t.Errorf("at first %+v", p)
 	}
 	hosttest.Must(t, d.ExtendThinPools(t.Context()))
-	if p := pool(); p.MetadataSize != 8*lvm.MiB || p.Grown != 1 {
+	if p := pool(); p.MetadataSize != 8*lvm.MiB || p.Extensions != 1 {
 		t.Errorf("with metadata above its threshold: %+v", p)
 	}
 	declared.Pool.MetadataAutoextendThreshold = 0
@@ -64,7 +65,7 @@ func TestExtendThinPools_RealLVM(t *testing.T) {
 	})
 	writeTo(t, d, first, 20*lvm.MiB)
 	hosttest.Must(t, d.ExtendThinPools(t.Context()))
-	if p := pool(); p.Size != 40*lvm.MiB || p.Used < 20*lvm.MiB || p.Used >= 21*lvm.MiB /* the format mark takes a chunk */ || p.Grown != 2 {
+	if p := pool(); p.Size != 40*lvm.MiB || p.Used < 20*lvm.MiB || p.Used >= 21*lvm.MiB /* the format mark takes a chunk */ || p.Extensions != 2 {
 		t.Errorf("with 20 of 24 MiB written: %+v", p)
 	}
 	second := d.MustCreate(t, spec("second", 120*lvm.MiB))

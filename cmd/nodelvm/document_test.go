@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
+)
+
+// sick is a part with conditions, or one that fails.
+type sick struct {
+	found []lvm.Condition
+	err   error
+}
+
+func (s sick) Health(context.Context) ([]lvm.Condition, error) { return s.found, s.err }
+
+// TestHealthOf: a part that fails hides no other's conditions.
+func TestHealthOf(t *testing.T) {
+	read := healthOf(sick{found: []lvm.Condition{{Group: "a"}}}, sick{err: errors.New("the kernel does not answer")}, sick{found: []lvm.Condition{{Group: "b"}}})
+	if found, err := read(t.Context()); len(found) != 2 || found[0].Group != "a" || found[1].Group != "b" || err == nil {
+		t.Errorf("found %v, %v", found, err)
+	}
+}
+
+// TestVolumeDetails: the document has each volume's file system, and the class of the claim that is bound to it.
+func TestVolumeDetails(t *testing.T) {
+	inv := report.Inventory{Volumes: []report.Volume{entry("a", "ours", "ready"), entry("b", "ours", "ready")}}
+	details := volumeDetails{
+		fileSystems: func(context.Context) (map[lvm.ID]report.FileSystem, error) {
+			return map[lvm.ID]report.FileSystem{{VG: testGroup, LV: "a"}: {Size: 7}, {VG: testGroup, LV: "gone"}: {Size: 8}}, nil
+		},
+		class: func(volume string) string { return map[string]string{"b": "fast"}[volume] },
+	}
+	if err := details.addTo(t.Context(), &inv); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := inv.Volumes[0], inv.Volumes[1]; a.FileSystem == nil || a.FileSystem.Size != 7 || a.Class != "" || b.FileSystem != nil || b.Class != "fast" {
+		t.Errorf("got %+v", inv.Volumes)
+	}
+}
+
+// TestComparison: the document shows what the agent's last comparison found, without volumes that were removed since. While a
+// disk is unreadable, absence proves nothing.
+func TestComparison(t *testing.T) {
+	entry := func(handle string) report.Unreferenced { return report.Unreferenced{Handle: handle} }
+	now := report.Inventory{
+		Volumes:   []report.Volume{{ID: "vg/pvc-1", State: string(lvm.StateReady), Created: time.Unix(1, 0)}, {ID: "vg/pvc-2", State: string(lvm.StateDeleting)}},
+		Snapshots: []report.Snapshot{{ID: "vg/s-1", State: string(lvm.StateReady), Created: time.Unix(2, 0)}},
+	}
+	found := func() *report.Comparison {
+		return &report.Comparison{Unreferenced: []report.Unreferenced{entry("vg/pvc-1"), entry("vg/pvc-2"), entry("vg/pvc-3"), entry("vg/s-1")}}
+	}
+	got := stillThere(found(), now).Unreferenced
+	if len(got) != 2 || got[0].Handle != "vg/pvc-1" || got[0].Created.Unix() != 1 || got[1].Handle != "vg/s-1" || got[1].Created.Unix() != 2 {
+		t.Errorf("left are %+v", got)
+	}
+	now.Unread = []string{"/dev/sdc does not answer"}
+	if got := stillThere(found(), now).Unreferenced; len(got) != 4 {
+		t.Errorf("with an unreadable disk, left are %+v", got)
+	}
+	unreadable := document{host: unreadableNode{}, health: sick{}.Health, compare: found}
+	if n := unreadable.read(t.Context()); n.Comparison == nil || len(n.Comparison.Unreferenced) != 4 {
+		t.Errorf("of disks that cannot be read: %+v", n.Comparison)
+	}
+}
