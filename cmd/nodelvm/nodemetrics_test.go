@@ -135,7 +135,7 @@ func TestUnknownMetrics(t *testing.T) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(nodeCollector{read: document{host: unreadableNode{}, health: sick{found: []lvm.Condition{{Type: lvm.ConditionVolumeGroupSetupFailed}}}.Health}.read, log: log})
-	expectMetric(t, registry, "nodelvm_volume_condition", map[string]string{"condition": "VolumeGroupSetupFailed"})
+	expectMetric(t, registry, "nodelvm_volume_condition", map[string]string{"condition": "VolumeGroupSetupFailed", "vg": "", "lv": "", "claim": ""})
 	if !strings.Contains(text.String(), report.UnknownGroups+"the disks hang") {
 		t.Errorf("the log is %q", text.String())
 	}
