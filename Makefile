@@ -53,6 +53,10 @@ lint: ## Check formatting, run the linters of test/vet, hold prose to the vocabu
 prose: ## Count what the prose linter finds, by rule and folder; PROSE=PATH lists each place below a path
 	test/part.sh prose
 
+.PHONY: house
+house: ## Measure the last commit: lines and functions of each package, words of each page; OLD=COMMIT beside those of an older one
+	cd test && $(GO_RUN) ./cmd/house $(OLD)
+
 .PHONY: test-unit
 test-unit: ## Run the unit tests of all modules; those of code with goroutines again with the race detector, which needs gcc
 	$(SUITE) unit race deploy
