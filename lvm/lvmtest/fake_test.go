@@ -28,6 +28,5 @@ func TestReadThroughLVMReport(t *testing.T) {
 	if c, want := d.MustCapacity(t, b.Class()), (lvm.Capacity{Available: 1108 * lvm.MiB, Largest: 1108 * lvm.MiB}); c != want {
 		t.Errorf("capacity %+v, want %+v", c, want)
 	}
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 }

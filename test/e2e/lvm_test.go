@@ -40,7 +40,7 @@ var jobs = []job{
 		"^TestStag", "^TestLVMProcesses", "^TestStatusPage$", "^TestBadInput$", "^TestSnapshotOfMounted", "^TestReadOnlyRawDevice$", "^TestEncryptedFileSystem$",
 		"^TestDeletedEncryptedVolumeIsErased$",
 	}},
-	onRealLVM("dataleak", "^TestDataLeak", "^TestThinDataLeak", "^TestWipe", "^TestRawDataLeak_RealLVM$/^(a_class_that_is_not_wiped|an_admin's_lvremove)$"),
+	onRealLVM("dataleak", "^TestDataLeak", "^TestThinDataLeak", "^TestRawDataLeak_RealLVM$/^(a_class_that_is_not_wiped|an_admin's_lvremove)$"),
 	onRealLVM("capacity", "Real"),
 	onRealLVM("conformance", "Real"),
 	{name: "imageencryption", dir: "../..", tag: "realfs", pkg: "./node/luks", tools: true, tests: encryptionTests,

@@ -76,8 +76,7 @@ func (c *capacityCase) run() (class lvm.Class, some bool) {
 	}
 	row := lvm.Bytes(max(1, class.Stripes)) * before.ExtentSize
 	spec := lvm.Spec{Name: fmt.Sprint("case-", c.random.Uint64()), Class: class, Required: capacity.Largest + 1}
-	_, err := c.driver.Create(context.Background(), spec)
-	hosttest.WantKind(t, fmt.Sprintf("%s, a byte more than %s", class.Layout, capacity.Largest), err, lvm.KindInsufficientCapacity)
+	hosttest.Refused(t, fmt.Sprintf("%s, a byte more than %s", class.Layout, capacity.Largest), lvm.KindInsufficientCapacity)(c.driver.Create(context.Background(), spec))
 	if capacity.Largest == 0 {
 		c.checkRefusal(before, class, 0, 0)
 		return class, false
@@ -189,8 +188,7 @@ func (c *capacityCase) grow(v lvm.Volume, row, largest lvm.Bytes) lvm.Volume {
 		rows = c.room(g, v)
 	}
 	most := v.Size + lvm.Bytes(rows)*row
-	_, err := c.driver.Extend(context.Background(), v.ID, most+1, 0)
-	hosttest.WantKind(t, fmt.Sprintf("%s of %s to a byte more than %s", v.Class.Layout, v.Size, most), err, lvm.KindOutOfRange)
+	hosttest.Refused(t, fmt.Sprintf("%s of %s to a byte more than %s", v.Class.Layout, v.Size, most), lvm.KindOutOfRange)(c.driver.Extend(context.Background(), v.ID, most+1, 0))
 	grown, err := c.driver.Extend(context.Background(), v.ID, most, 0)
 	if err != nil || grown.Size != most {
 		t.Errorf("%+v of %s to %s: %s, %v", v.Class, v.Size, most, grown.Size, err)

@@ -8,5 +8,5 @@
 //	layouts                 volumes of several legs, and expansion
 //	thin, messages          thin pools, snapshots and copies
 //	encryption              encrypted volumes
-//	group                   unusable and renamed groups, and the volumes of one pod
+//	group                   unusable and renamed groups, and renamed volumes
 package conformance

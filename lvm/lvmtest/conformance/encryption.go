@@ -27,11 +27,9 @@ func testEncrypted(t *testing.T, b hosttest.Fixture) {
 			t.Errorf("created again: %+v, want %+v", again, v)
 		}
 		for what, other := range map[string]lvm.Spec{"without encryption": plain, "larger": wide} {
-			_, err := d.Create(t.Context(), other)
-			hosttest.WantKind(t, what, err, lvm.KindExists)
+			hosttest.Refused(t, what, lvm.KindExists)(d.Create(t.Context(), other))
 		}
-		_, err := d.Activate(t.Context(), v.ID, v.UUID)
-		hosttest.WantKind(t, "activation as a volume without encryption", err, lvm.KindConflict)
+		hosttest.Refused(t, "activation as a volume without encryption", lvm.KindConflict)(d.Activate(t.Context(), v.ID, v.UUID))
 	})
 	if device, err := d.ActivateAs(t.Context(), v.ID, v.UUID, lvm.EncryptionLUKS2); err != nil || !strings.HasPrefix(device, "/dev/dm-") {
 		t.Errorf("activated as %q, %v", device, err)
@@ -42,8 +40,7 @@ func testEncrypted(t *testing.T, b hosttest.Fixture) {
 		t.Errorf("the largest volume was %s, and is %s beside one on %s", before.Largest, rest.Largest, v.DeviceSize())
 	}
 	spec.Name, spec.Required = "too large", rest.Largest+1
-	_, err := d.Create(t.Context(), spec)
-	hosttest.WantKind(t, "one byte more than the largest", err, lvm.KindInsufficientCapacity)
+	hosttest.Refused(t, "one byte more than the largest", lvm.KindInsufficientCapacity)(d.Create(t.Context(), spec))
 	spec.Name, spec.Required = "large", rest.Largest
 	if large := d.MustCreate(t, spec); large.Size != rest.Largest {
 		t.Errorf("requested the largest, %s, got %s", rest.Largest, large.Size)
@@ -68,8 +65,7 @@ func testEncryptedCopies(t *testing.T, b hosttest.Fixture, d *hosttest.Driver) {
 		t.Errorf("the snapshot is %+v, of %+v", s, origin)
 	}
 	for what, source := range map[string]lvm.ID{"snapshot": s.ID, "volume": origin.ID} {
-		_, err := d.Create(t.Context(), thin("plain of a "+what, source, lvm.EncryptionNone))
-		hosttest.WantKind(t, "a copy of an encrypted "+what+" without encryption", err, lvm.KindInvalid)
+		hosttest.Refused(t, "a copy of an encrypted "+what+" without encryption", lvm.KindInvalid)(d.Create(t.Context(), thin("plain of a "+what, source, lvm.EncryptionNone)))
 		if c := d.MustCreate(t, thin("copy of a "+what, source, lvm.EncryptionLUKS2)); c.Size != origin.Size || c.Class.Encryption != lvm.EncryptionLUKS2 {
 			t.Errorf("the copy of a %s is %+v, of %+v", what, c, origin)
 		}
@@ -77,8 +73,7 @@ func testEncryptedCopies(t *testing.T, b hosttest.Fixture, d *hosttest.Driver) {
 	first = thin("plain", lvm.ID{}, lvm.EncryptionNone)
 	first.Required = 8 * lvm.MiB
 	plain := d.MustCreate(t, first)
-	_, err := d.Create(t.Context(), thin("encrypted", plain.ID, lvm.EncryptionLUKS2))
-	hosttest.WantKind(t, "an encrypted copy of a volume without encryption", err, lvm.KindInvalid)
+	hosttest.Refused(t, "an encrypted copy of a volume without encryption", lvm.KindInvalid)(d.Create(t.Context(), thin("encrypted", plain.ID, lvm.EncryptionLUKS2)))
 	b.DeleteAll(t, d)
 	b.RemovePool(t)
 }

@@ -30,16 +30,14 @@ func testShape(t *testing.T, b hosttest.Fixture, s hosttest.Shape) {
 		if again := d.MustCreate(t, spec); again != v {
 			t.Errorf("created again: %+v, want %+v", again, v)
 		}
-		_, err := d.Create(t.Context(), b.Spec("shaped", 1))
-		hosttest.WantKind(t, "a linear volume of its name", err, lvm.KindExists)
+		hosttest.Refused(t, "a linear volume of its name", lvm.KindExists)(d.Create(t.Context(), b.Spec("shaped", 1)))
 		wider := spec
 		if wider.Class.Stripes > 0 {
 			wider.Class.Stripes++
 		} else {
 			wider.Class.Mirrors++
 		}
-		_, err = d.Create(t.Context(), wider)
-		hosttest.WantKind(t, "one with more legs", err, lvm.KindExists)
+		hosttest.Refused(t, "one with more legs", lvm.KindExists)(d.Create(t.Context(), wider))
 	})
 	v = testGrow(t, d, v, s.Row())
 	b.CheckLegs(t, v, s.Legs)
@@ -48,8 +46,7 @@ func testShape(t *testing.T, b hosttest.Fixture, s hosttest.Shape) {
 		t.Errorf("after a restart there is %+v, %v; want %+v", volumes, err, v)
 	}
 	testLargest(t, d, lvm.Spec{Name: "the rest", Class: class}, s)
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 	if after := d.MustCapacity(t, class); after != before {
 		t.Errorf("capacity after all is deleted %+v, before %+v", after, before)
 	}
@@ -61,8 +58,7 @@ func testGrow(t *testing.T, d *hosttest.Driver, v lvm.Volume, row lvm.Bytes) lvm
 	want := v
 	want.Size += row
 	d.Counted(t, "extension", 3, func() {
-		grown, err := d.Extend(t.Context(), v.ID, v.Size+1, 0)
-		hosttest.Must(t, err)
+		grown := d.MustExtend(t, v, v.Size+1)
 		if grown != want {
 			t.Errorf("extended by a byte: %+v, want %+v", grown, want)
 		}
@@ -74,8 +70,7 @@ func testGrow(t *testing.T, d *hosttest.Driver, v lvm.Volume, row lvm.Bytes) lvm
 			}
 		}
 		for _, bad := range []struct{ required, limit lvm.Bytes }{{-1, 0}, {1<<63 - 1, 0}, {want.Size + 1, want.Size + 2}, {want.Size + row, want.Size}} {
-			_, err := d.Extend(t.Context(), v.ID, bad.required, bad.limit)
-			hosttest.WantKind(t, fmt.Sprintf("extension to %d bytes, at most %d", bad.required, bad.limit), err, lvm.KindOutOfRange)
+			hosttest.Refused(t, fmt.Sprintf("extension to %d bytes, at most %d", bad.required, bad.limit), lvm.KindOutOfRange)(d.Extend(t.Context(), v.ID, bad.required, bad.limit))
 		}
 	})
 	if found, err := d.Lookup(t.Context(), v.ID); err != nil || found != want {
@@ -94,16 +89,14 @@ func testLargest(t *testing.T, d *hosttest.Driver, spec lvm.Spec, s hosttest.Sha
 	}
 	spec.Required = c.Largest + 1
 	d.Counted(t, "a refused create", 0, func() {
-		_, err := d.Create(t.Context(), spec)
-		hosttest.WantKind(t, "one byte more than the largest", err, lvm.KindInsufficientCapacity)
+		hosttest.Refused(t, "one byte more than the largest", lvm.KindInsufficientCapacity)(d.Create(t.Context(), spec))
 	})
 	spec.Required = c.Largest
 	v := d.MustCreate(t, spec)
 	if v.Size != c.Largest {
 		t.Errorf("requested the largest, %s, got %s", c.Largest, v.Size)
 	}
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 }
 
 // testExtendLinear: a linear volume extends onto any free extents, up to the last one.
@@ -112,12 +105,10 @@ func testExtendLinear(t *testing.T, b hosttest.Fixture) {
 	v := d.MustCreate(t, b.Light("grows", lvmtest.ExtentSize))
 	d.MustCreate(t, b.Light("in the way", lvmtest.ExtentSize))
 	v = testGrow(t, d, v, lvmtest.ExtentSize)
-	_, err := d.Extend(t.Context(), lvm.ID{VG: v.ID.VG, LV: "none"}, 1, 0)
-	hosttest.WantKind(t, "extension of a missing volume", err, lvm.KindNotFound)
+	hosttest.Refused(t, "extension of a missing volume", lvm.KindNotFound)(d.Extend(t.Context(), lvm.ID{VG: v.ID.VG, LV: "none"}, 1, 0))
 	all := v.Size + d.MustCapacity(t, b.Class()).Largest
 	d.Counted(t, "a refused extension", 0, func() {
-		_, err := d.Extend(t.Context(), v.ID, all+1, 0)
-		hosttest.WantKind(t, "extension beyond the group", err, lvm.KindOutOfRange)
+		hosttest.Refused(t, "extension beyond the group", lvm.KindOutOfRange)(d.Extend(t.Context(), v.ID, all+1, 0))
 	})
 	grown, err := d.Extend(t.Context(), v.ID, all, all)
 	if err != nil || grown.Size != all {
@@ -125,41 +116,5 @@ func testExtendLinear(t *testing.T, b hosttest.Fixture) {
 	}
 	if c := d.MustCapacity(t, b.Class()); c.Largest != 0 {
 		t.Errorf("a full group has the capacity %+v", c)
-	}
-}
-
-// testLegs: classes that this node cannot serve, and classes that no node can.
-func testLegs(t *testing.T, b hosttest.Fixture) {
-	d := b.Start(t)
-	for what, test := range map[string]struct {
-		class lvm.Class
-		kind  lvm.Kind
-	}{
-		"negative stripes":           {lvm.Class{Layout: lvm.LayoutStriped, Stripes: -1}, lvm.KindInvalid},
-		"one stripe":                 {lvm.Class{Layout: lvm.LayoutStriped, Stripes: 1}, lvm.KindInvalid},
-		"stripes of linear":          {lvm.Class{Layout: lvm.LayoutLinear, Stripes: 2}, lvm.KindInvalid},
-		"a stripe of 5000":           {lvm.Class{Layout: lvm.LayoutStriped, StripeSize: 5000}, lvm.KindInvalid},
-		"negative mirrors":           {lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: -1}, lvm.KindInvalid},
-		"ten mirrors":                {lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 10}, lvm.KindInvalid},
-		"two data disks":             {lvm.Class{Layout: lvm.LayoutRAID6, Stripes: 2}, lvm.KindInvalid},
-		"three copies":               {lvm.Class{Layout: lvm.LayoutRAID10, Mirrors: 2}, lvm.KindInvalid},
-		"a pool of linear":           {lvm.Class{Layout: lvm.LayoutLinear, Pool: "p"}, lvm.KindInvalid},
-		"a pool with a slash":        {lvm.Class{Layout: lvm.LayoutThin, Pool: "a/b"}, lvm.KindInvalid},
-		"overprovision of 50 %":      {lvm.Class{Layout: lvm.LayoutThin, Overprovision: 50}, lvm.KindInvalid},
-		"overprovision of 101 times": {lvm.Class{Layout: lvm.LayoutThin, Overprovision: 10100}, lvm.KindInvalid},
-		"no such layout":             {lvm.Class{Layout: "mirror"}, lvm.KindInvalid},
-		"more stripes than disks":    {lvm.Class{Layout: lvm.LayoutStriped, Stripes: 7}, lvm.KindInsufficientCapacity},
-		"more copies than disks":     {lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 6}, lvm.KindInsufficientCapacity},
-		"more data than disks":       {lvm.Class{Layout: lvm.LayoutRAID5, Stripes: 6}, lvm.KindInsufficientCapacity},
-	} {
-		d.Counted(t, what, 0, func() {
-			_, err := d.Create(t.Context(), lvm.Spec{Name: "bad", Class: b.In(test.class), Required: 1})
-			hosttest.WantKind(t, what, err, test.kind)
-			if test.kind == lvm.KindInsufficientCapacity {
-				if c := d.MustCapacity(t, b.In(test.class)); c.Largest != 0 {
-					t.Errorf("%s: the capacity is %+v", what, c)
-				}
-			}
-		})
 	}
 }

@@ -37,8 +37,7 @@ func testCapacity(t *testing.T, b hosttest.Fixture) {
 			t.Errorf("a full group has the capacity %+v", c)
 		}
 	})
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 	if after := d.MustCapacity(t, b.Class()); after != before {
 		t.Errorf("capacity after all is deleted %+v, before %+v", after, before)
 	}
@@ -62,8 +61,7 @@ func testFragments(t *testing.T, b hosttest.Fixture) {
 	if v := d.MustCreate(t, rest); v.Size != rest.Required {
 		t.Errorf("requested %s in fragments, got %s", rest.Required, v.Size)
 	}
-	_, err := d.Create(t.Context(), b.Spec("one more", 1))
-	hosttest.WantKind(t, "a volume in a full group", err, lvm.KindInsufficientCapacity)
+	hosttest.Refused(t, "a volume in a full group", lvm.KindInsufficientCapacity)(d.Create(t.Context(), b.Spec("one more", 1)))
 }
 
 // testAtOnce: equal requests create one volume, and different ones do not block each other.
@@ -86,8 +84,7 @@ func testAtOnce(t *testing.T, b hosttest.Fixture) {
 			t.Errorf("request %d got %+v, its equal got %+v", i, v, ids[i%4])
 		}
 	}
-	volumes, err := d.List(t.Context())
-	hosttest.Must(t, err)
+	volumes := d.Volumes(t)
 	if len(volumes) != 4 {
 		t.Errorf("4 names created %d volumes: %+v", len(volumes), volumes)
 	}
@@ -98,17 +95,14 @@ func testDelete(t *testing.T, b hosttest.Fixture) {
 	var v lvm.Volume
 	d.Counted(t, "create, delete and wipe", 4, func() {
 		v = d.MustCreate(t, b.Spec("gone", 16*lvm.MiB))
-		hosttest.Must(t, d.Delete(t.Context(), v.ID))
-		d.WaitWiped(t)
+		d.MustRemove(t, v)
 	})
 	d.Counted(t, "delete of a deleted volume", 0, func() { hosttest.Must(t, d.Delete(t.Context(), v.ID)) })
 	if _, active, err := d.Device(v.ID, v.UUID); err != nil || active {
 		t.Errorf("a deleted volume's device: active %v, %v", active, err)
 	}
-	_, err := d.Lookup(t.Context(), v.ID)
-	hosttest.WantKind(t, "lookup of a deleted volume", err, lvm.KindNotFound)
-	_, err = d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.WantKind(t, "activation of a deleted volume", err, lvm.KindNotFound)
+	hosttest.Refused(t, "lookup of a deleted volume", lvm.KindNotFound)(d.Lookup(t.Context(), v.ID))
+	hosttest.Refused(t, "activation of a deleted volume", lvm.KindNotFound)(d.Activate(t.Context(), v.ID, v.UUID))
 	elsewhere := lvm.ID{VG: lvm.VGUUID(strings.Map(func(r rune) rune {
 		if r == '-' {
 			return r
@@ -116,25 +110,21 @@ func testDelete(t *testing.T, b hosttest.Fixture) {
 		return 'x'
 	}, string(v.ID.VG))), LV: v.ID.LV}
 	hosttest.WantKind(t, "delete in another node's group", d.Delete(t.Context(), elsewhere), lvm.KindNotLocal)
-	_, err = d.Lookup(t.Context(), elsewhere)
-	hosttest.WantKind(t, "lookup in another node's group", err, lvm.KindNotLocal)
+	hosttest.Refused(t, "lookup in another node's group", lvm.KindNotLocal)(d.Lookup(t.Context(), elsewhere))
 
-	hosttest.Must(t, d.Delete(t.Context(), d.MustCreate(t, b.Light("not wiped", 16*lvm.MiB)).ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, d.MustCreate(t, b.Light("not wiped", 16*lvm.MiB)))
 
 	inactive := d.MustCreate(t, b.Spec("inactive", 16*lvm.MiB))
 	b.Admin(t, "lvchange", "-an", b.Group+"/"+inactive.ID.LV)
 	d.Counted(t, "delete of an inactive volume", 3, func() {
-		hosttest.Must(t, d.Delete(t.Context(), inactive.ID))
-		d.WaitWiped(t)
+		d.MustRemove(t, inactive)
 	})
 }
 
 func testDeleteInUse(t *testing.T, b hosttest.Fixture) {
 	d := b.Start(t)
 	v := d.MustCreate(t, b.Light("in use", 8*lvm.MiB))
-	device, _, err := d.Device(v.ID, v.UUID)
-	hosttest.Must(t, err)
+	device := d.MustDevice(t, v)
 	for what, use := range map[string]func(testing.TB, string) func(){"an open volume": b.Hold, "a volume that is bound at a pod's path": b.Bind} {
 		release := use(t, device)
 		d.Counted(t, "a refused delete", 0, func() {
@@ -145,33 +135,26 @@ func testDeleteInUse(t *testing.T, b hosttest.Fixture) {
 		}
 		release()
 	}
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 }
 
 // testForeign: the driver neither uses nor changes what it does not manage.
 func testForeign(t *testing.T, b hosttest.Fixture) {
 	d := b.Start(t)
 	ours := d.MustCreate(t, b.Light("taken", 8*lvm.MiB))
-	hosttest.Must(t, d.Delete(t.Context(), ours.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, ours)
 	target := b.Group + "/" + ours.ID.LV
 	b.Admin(t, "lvcreate", "-y", "-an", "-Zn", "-Wn", "-l", "1", "-n", ours.ID.LV, b.Group)
-	_, err := d.Create(t.Context(), b.Light("taken", 8*lvm.MiB))
-	hosttest.WantKind(t, "create with an unmanaged volume's name", err, lvm.KindExists)
+	hosttest.Refused(t, "create with an unmanaged volume's name", lvm.KindExists)(d.Create(t.Context(), b.Light("taken", 8*lvm.MiB)))
 	hosttest.WantKind(t, "delete of an unmanaged volume", d.Delete(t.Context(), ours.ID), lvm.KindNotManaged)
-	_, err = d.Lookup(t.Context(), ours.ID)
-	hosttest.WantKind(t, "lookup of an unmanaged volume", err, lvm.KindNotManaged)
-	_, err = d.Activate(t.Context(), ours.ID, ours.UUID)
-	hosttest.WantKind(t, "activation of an unmanaged volume", err, lvm.KindNotManaged)
+	hosttest.Refused(t, "lookup of an unmanaged volume", lvm.KindNotManaged)(d.Lookup(t.Context(), ours.ID))
+	hosttest.Refused(t, "activation of an unmanaged volume", lvm.KindNotManaged)(d.Activate(t.Context(), ours.ID, ours.UUID))
 	b.Admin(t, "lvremove", "-y", target)
 
 	elsewhere := d.MustCreate(t, b.Light("taken", 8*lvm.MiB))
-	_, err = d.Activate(t.Context(), elsewhere.ID, elsewhere.UUID) // tags it as ready now, not while the admin works
-	hosttest.Must(t, err)
+	d.MustActivate(t, elsewhere) // tags it as ready now, not while the admin works
 	b.Admin(t, "lvchange", "--deltag", "nodelvm.cluster="+hosttest.Cluster, "--addtag", "nodelvm.cluster=other", target)
-	_, err = d.Create(t.Context(), b.Light("taken", 8*lvm.MiB))
-	hosttest.WantKind(t, "create with the name of another cluster's volume", err, lvm.KindExists)
+	hosttest.Refused(t, "create with the name of another cluster's volume", lvm.KindExists)(d.Create(t.Context(), b.Light("taken", 8*lvm.MiB)))
 	hosttest.WantKind(t, "delete of another cluster's volume", d.Delete(t.Context(), elsewhere.ID), lvm.KindNotManaged)
 	b.Admin(t, "lvchange", "--addtag", "nodelvm.cluster="+hosttest.Cluster, target)
 	if err := d.Delete(t.Context(), elsewhere.ID); err == nil {
@@ -187,9 +170,7 @@ func testActivate(t *testing.T, b hosttest.Fixture) {
 	// The first one may have to tag the volume as ready.
 	for atMost := 1; atMost >= 0; atMost-- {
 		d.Counted(t, "activation of an active volume", atMost, func() {
-			var err error
-			device, err = d.Activate(t.Context(), v.ID, v.UUID)
-			hosttest.Must(t, err)
+			device = d.MustActivate(t, v)
 		})
 	}
 	if now, active, err := d.Device(v.ID, v.UUID); err != nil || !active || now != device {
@@ -200,14 +181,12 @@ func testActivate(t *testing.T, b hosttest.Fixture) {
 		t.Errorf("after its deactivation it is found as %q, %v, %v", now, active, err)
 	}
 	d.Counted(t, "activation", 1, func() {
-		_, err := d.Activate(t.Context(), v.ID, v.UUID)
-		hosttest.Must(t, err)
+		d.MustActivate(t, v)
 	})
 	if _, active, err := d.Device(v.ID, v.UUID); err != nil || !active {
 		t.Errorf("after its activation: active %v, %v", active, err)
 	}
-	_, err := d.Activate(t.Context(), v.ID, v.UUID[:len(v.UUID)-6]+"zzzzzz")
-	hosttest.WantKind(t, "activation by the UUID of an older volume", err, lvm.KindNotFound)
+	hosttest.Refused(t, "activation by the UUID of an older volume", lvm.KindNotFound)(d.Activate(t.Context(), v.ID, v.UUID[:len(v.UUID)-6]+"zzzzzz"))
 }
 
 func testLook(t *testing.T, b hosttest.Fixture) {
@@ -231,8 +210,7 @@ func testLook(t *testing.T, b hosttest.Fixture) {
 			t.Errorf("with three volumes of 8 MiB it reports %+v", inv)
 		}
 	})
-	_, err := d.Lookup(t.Context(), lvm.ID{VG: want[0].ID.VG, LV: "none"})
-	hosttest.WantKind(t, "lookup of a missing volume", err, lvm.KindNotFound)
+	hosttest.Refused(t, "lookup of a missing volume", lvm.KindNotFound)(d.Lookup(t.Context(), lvm.ID{VG: want[0].ID.VG, LV: "none"}))
 }
 
 // testRestart: a start completes a volume that a request may have got, wipes a deleted one, and keeps a ready one.
@@ -242,15 +220,13 @@ func testRestart(t *testing.T, b hosttest.Fixture) {
 	begun := d.MustCreate(t, b.Spec("begun", 8*lvm.MiB))
 	gone := d.MustCreate(t, b.Spec("gone", 8*lvm.MiB))
 	hosttest.Must(t, d.Close(t.Context()))
-	_, err := d.Create(t.Context(), b.Spec("late", 8*lvm.MiB))
-	hosttest.WantKind(t, "create on a closed host", err, lvm.KindBusy)
+	hosttest.Refused(t, "create on a closed host", lvm.KindBusy)(d.Create(t.Context(), b.Spec("late", 8*lvm.MiB)))
 	for v, state := range map[lvm.Volume]string{begun: "creating", gone: "deleting"} {
 		b.Admin(t, "lvchange", "--deltag", "nodelvm.state=ready", "--addtag", "nodelvm.state="+state, b.Group+"/"+v.ID.LV)
 	}
 	again := b.Start(t)
 	again.WaitWiped(t)
-	volumes, err := again.List(t.Context())
-	hosttest.Must(t, err)
+	volumes := again.Volumes(t)
 	want := []lvm.Volume{ready, begun}
 	slices.SortFunc(want, func(a, b lvm.Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
 	if !slices.Equal(volumes, want) {

@@ -32,12 +32,9 @@ func TestKill_RealLVM(t *testing.T) {
 		if hosttest.InState(m, lvm.StateCreating) != 0 {
 			t.Errorf("round %d: unfinished volumes are left: %+v", round, m)
 		}
-		volumes, err := d.List(t.Context())
-		hosttest.Must(t, err)
+		volumes := d.Volumes(t)
 		for _, v := range volumes {
-			device, err := d.Activate(t.Context(), v.ID, v.UUID)
-			hosttest.Must(t, err)
-			reallvm.Leaks(t, device, v) // it can be read
+			reallvm.Leaks(t, d.MustActivate(t, v), v) // it can be read
 			hosttest.Must(t, d.Delete(t.Context(), v.ID))
 		}
 		d.WaitWiped(t)

@@ -87,8 +87,7 @@ func (c *crash) volume(d *hosttest.Driver, name string) (lvm.Volume, string) {
 	c.t.Helper()
 	v, err := c.find(d, name)
 	hosttest.Must(c.t, err)
-	device, err := d.Activate(context.Background(), v.ID, v.UUID)
-	hosttest.Must(c.t, err)
+	device := d.MustActivate(c.t, v)
 	if c.b.Suspended(c.t, device) {
 		c.t.Fatalf("%s is suspended", name)
 	}
@@ -114,8 +113,7 @@ func (c *crash) checkCreated(d *hosttest.Driver) {
 			c.t.Error("its head is not blank")
 		}
 	}
-	hosttest.Must(c.t, d.Delete(context.Background(), v.ID))
-	d.WaitWiped(c.t)
+	d.MustRemove(c.t, v)
 	c.nothingBut(1)
 }
 
@@ -161,8 +159,7 @@ func (c *crash) makeOrigin(d *hosttest.Driver) {
 		spec.Class = c.b.Thin("", 0, lvm.ID{}).Class
 	}
 	v := d.MustCreate(c.t, spec)
-	device, err := d.Activate(context.Background(), v.ID, v.UUID)
-	hosttest.Must(c.t, err)
+	device := d.MustActivate(c.t, v)
 	f, err := os.OpenFile(device, os.O_WRONLY, 0)
 	hosttest.Must(c.t, err)
 	_, err = f.WriteString(strings.Repeat(pattern, 1<<15))
@@ -276,8 +273,7 @@ func (c *crash) checkSnapshot(d *hosttest.Driver) {
 // makeVictim creates the volume to delete.
 func (c *crash) makeVictim(d *hosttest.Driver) {
 	v := d.MustCreate(c.t, c.spec())
-	device, err := d.Activate(context.Background(), v.ID, v.UUID)
-	hosttest.Must(c.t, err)
+	device := d.MustActivate(c.t, v)
 	if c.op.name == "wipe" {
 		reallvm.Fill(c.t, device, v.Size)
 	}
@@ -299,11 +295,8 @@ func (c *crash) checkRemoved(d *hosttest.Driver) {
 		return
 	}
 	v := d.MustCreate(c.t, c.b.Light("curious", c.spec().Required))
-	device, err := d.Activate(context.Background(), v.ID, v.UUID)
-	hosttest.Must(c.t, err)
-	if n := reallvm.Leaks(c.t, device, v); n > 0 {
+	if n := reallvm.Leaks(c.t, d.MustActivate(c.t, v), v); n > 0 {
 		c.t.Errorf("%d MiB of the deleted volume can be read", n)
 	}
-	hosttest.Must(c.t, d.Delete(context.Background(), v.ID))
-	d.WaitWiped(c.t)
+	d.MustRemove(c.t, v)
 }

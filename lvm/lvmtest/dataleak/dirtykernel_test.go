@@ -37,12 +37,7 @@ func newDirtyKernel(node *lvmtest.Node) *dirtyKernel {
 // start starts a driver that saves what it knows in a directory.
 func (k *dirtyKernel) start(t testing.TB, dir string) *hosttest.Driver {
 	t.Helper()
-	d := &hosttest.Driver{}
-	cfg := d.Config(lvm.Config{BackupDir: dir, CacheTTL: -1, EmptyPoolsFor: time.Nanosecond})
-	d.Host = k.node.HostOn(cfg, lvm.Machine{Kernel: k})
-	hosttest.Must(t, d.Start(context.Background()))
-	t.Cleanup(func() { hosttest.Must(t, d.Close(context.Background())) })
-	return d
+	return hosttest.StartOn(t, k.node, lvm.Config{BackupDir: dir, CacheTTL: -1, EmptyPoolsFor: time.Nanosecond}, lvm.Machine{Kernel: k})
 }
 
 // extentsAt returns which extents of a volume are at each place, independently of the driver's code for that.
@@ -68,8 +63,7 @@ func extentsAt(g lvm.Group, lv lvm.LV) map[place][]lvm.Extents {
 
 // placeOf returns the place of an extent of a linear volume.
 func placeOf(g lvm.Group, name string, extent lvm.Extents) place {
-	lv, _ := volumeNamed(g, name)
-	for _, s := range lv.Segments {
+	for _, s := range volumeNamed(g, name).Segments {
 		if extent >= s.Start && extent < s.Start+s.Extents {
 			return place{s.Areas[0].PV, s.Areas[0].Start + extent - s.Start}
 		}
@@ -111,37 +105,33 @@ func (k *dirtyKernel) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes
 // content returns the places of a volume.
 func (k *dirtyKernel) content(name string) map[place][]lvm.Extents {
 	g := k.node.Group("vg-test")
-	lv, there := volumeNamed(g, name)
-	if !there {
-		return nil
-	}
-	return extentsAt(g, lv)
+	return extentsAt(g, volumeNamed(g, name))
 }
 
-func volumeNamed(g lvm.Group, name string) (lvm.LV, bool) {
+// volumeNamed returns a volume; an absent one has no extents.
+func volumeNamed(g lvm.Group, name string) lvm.LV {
 	for _, lv := range g.LVs {
 		if lv.Name == name {
-			return lv, true
+			return lv
 		}
 	}
-	return lvm.LV{}, false
+	return lvm.LV{}
 }
 
 // write writes to all extents of a volume, and to RAID's metadata.
 func (k *dirtyKernel) write(name string) {
 	g := k.node.Group("vg-test")
-	lv, _ := volumeNamed(g, name)
+	written := []lvm.LV{volumeNamed(g, name)}
+	for _, s := range written[0].Segments {
+		for _, a := range s.Metadata {
+			written = append(written, volumeNamed(g, a.LV))
+		}
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for at := range extentsAt(g, lv) {
-		delete(k.zero, at)
-	}
-	for _, s := range lv.Segments {
-		for _, a := range s.Metadata {
-			part, _ := volumeNamed(g, a.LV)
-			for at := range extentsAt(g, part) {
-				delete(k.zero, at)
-			}
+	for _, lv := range written {
+		for at := range extentsAt(g, lv) {
+			delete(k.zero, at)
 		}
 	}
 }

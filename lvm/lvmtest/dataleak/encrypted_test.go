@@ -100,12 +100,17 @@ func (e *encryptor) Erase(ctx context.Context, v lvm.Volume, device string, chec
 	return nil
 }
 
-// startWith starts a driver on the fake.
-func startWith(t *testing.T, node *lvmtest.Node, e *encryptor) *hosttest.Driver {
+// startWith starts a driver on the node.
+func startWith(t *testing.T, node *lvmtest.Node, e *encryptor, m lvm.Machine) *hosttest.Driver {
 	t.Helper()
-	d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{})}
-	hosttest.Must(t, d.Start(t.Context()))
-	return d
+	return hosttest.StartOn(t, node, lvm.Config{Encryption: e, Observe: e.observe, ReadyDelay: time.Hour}, m)
+}
+
+// startEncrypted starts one on a new node.
+func startEncrypted(t *testing.T, e *encryptor) (*lvmtest.Node, hosttest.Fixture, *hosttest.Driver) {
+	t.Helper()
+	e.node = hosttest.NewNode()
+	return e.node, hosttest.OnFake(e.node), startWith(t, e.node, e, lvm.Machine{})
 }
 
 func encryptedSpec(b hosttest.Fixture, layout lvm.Layout, name string, source lvm.ID) lvm.Spec {
@@ -124,20 +129,14 @@ func TestErasure(t *testing.T) {
 		t.Run(string(layout), func(t *testing.T) {
 			node := hosttest.NewNode()
 			b, e, zeroes := hosttest.OnFake(node), &encryptor{node: node, fails: 2}, &hosttest.ZeroRecorder{Kernel: node.Kernel()}
-			h := node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe}, lvm.Machine{Kernel: zeroes})
-			hosttest.Must(t, h.Start(t.Context()))
-			d := &hosttest.Driver{Host: h}
-			defer d.Stop(t)
+			d := startWith(t, node, e, lvm.Machine{Kernel: zeroes})
 			v := d.MustCreate(t, encryptedSpec(b, layout, "v", lvm.ID{}))
-			if _, err := d.ActivateAs(t.Context(), v.ID, v.UUID, lvm.EncryptionLUKS2); err != nil { // tags it as ready
-				t.Fatal(err)
-			}
+			d.MustActivate(t, v) // tags it as ready
 			e.inUse = true
 			hosttest.WantKind(t, "deletion in use", d.Delete(t.Context(), v.ID), lvm.KindInUse)
 			e.inUse = false
 			e.take()
-			hosttest.Must(t, d.Delete(t.Context(), v.ID))
-			d.WaitWiped(t)
+			d.MustRemove(t, v)
 			erasure := "erase deleting " + v.ID.LV
 			if got, want := e.take("unstage", "lvchange", "erase", "lvremove"), []string{"unstage", "lvchange", erasure, erasure, erasure, "lvremove"}; !slices.Equal(got, want) {
 				t.Errorf("the deletion did %q, want %q", got, want)
@@ -152,14 +151,11 @@ func TestErasure(t *testing.T) {
 // TestBoundMappingStaysOpen: an encrypted raw volume is not closed and deleted while it is bound at a pod's path: the next device would get
 // the mapping's number.
 func TestBoundMappingStaysOpen(t *testing.T) {
-	node := hosttest.NewNode()
-	b, e := hosttest.OnFake(node), &encryptor{node: node}
-	d := startWith(t, node, e)
-	defer d.Stop(t)
+	e := &encryptor{}
+	node, b, d := startEncrypted(t, e)
 	v := d.MustCreate(t, encryptedSpec(b, lvm.LayoutLinear, "v", lvm.ID{}))
 	mapping := d.MustCreate(t, b.Light("mapping", 8*lvm.MiB)) // the fake has no other devices
-	device, _, err := d.Device(mapping.ID, mapping.UUID)
-	hosttest.Must(t, err)
+	device := d.MustDevice(t, mapping)
 	e.mapping = device
 	release := node.Bind(device)
 	e.take()
@@ -168,17 +164,14 @@ func TestBoundMappingStaysOpen(t *testing.T) {
 		t.Errorf("meanwhile the driver did %q", got)
 	}
 	release()
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 }
 
 // TestErasureReachesAllLegs: the driver removes an encrypted RAID volume only when the kernel has rebuilt all its legs: another one could
 // still have the key slots.
 func TestErasureReachesAllLegs(t *testing.T) {
-	node := hosttest.NewNode()
-	b, e := hosttest.OnFake(node), &encryptor{node: node}
-	d := startWith(t, node, e)
-	defer d.Stop(t)
+	e := &encryptor{}
+	node, b, d := startEncrypted(t, e)
 	spec := encryptedSpec(b, lvm.LayoutRAID1, "v", lvm.ID{})
 	spec.Class.Layout = lvm.LayoutRAID1
 	v, set := raidVolume(t, node, d, spec)
@@ -203,15 +196,14 @@ func TestErasureReachesAllLegs(t *testing.T) {
 func TestErasureResumes(t *testing.T) {
 	node := hosttest.NewNode()
 	b, e := hosttest.OnFake(node), &encryptor{node: node, stuck: make(chan struct{})}
-	first := startWith(t, node, e)
+	first := startWith(t, node, e, lvm.Machine{})
 	v := first.MustCreate(t, encryptedSpec(b, lvm.LayoutLinear, "v", lvm.ID{}))
 	hosttest.Must(t, first.Delete(t.Context(), v.ID))
 	<-e.stuck
 	first.Stop(t)
 	e.stuck = nil
 	e.take()
-	next := startWith(t, node, e)
-	defer next.Stop(t)
+	next := startWith(t, node, e, lvm.Machine{})
 	next.WaitWiped(t)
 	if got, want := e.take("erase", "lvremove"), []string{"erase deleting " + v.ID.LV, "lvremove"}; !slices.Equal(got, want) {
 		t.Errorf("after the restart: %q, want %q", got, want)
@@ -220,10 +212,8 @@ func TestErasureResumes(t *testing.T) {
 
 // TestSharedHeadersAreNotErased: a snapshot or copy has the volume key too, so the erasure would prove nothing.
 func TestSharedHeadersAreNotErased(t *testing.T) {
-	node := hosttest.NewNode()
-	b, e := hosttest.OnFake(node), &encryptor{node: node}
-	d := startWith(t, node, e)
-	defer d.Stop(t)
+	e := &encryptor{}
+	_, b, d := startEncrypted(t, e)
 	origin := d.MustCreate(t, encryptedSpec(b, lvm.LayoutThin, "origin", lvm.ID{}))
 	s := d.MustSnapshot(t, "snap", origin.ID)
 	restored := d.MustCreate(t, encryptedSpec(b, lvm.LayoutThin, "restored", s.ID))
@@ -241,12 +231,9 @@ func TestSharedHeadersAreNotErased(t *testing.T) {
 func TestWithoutEncryptorVolumesAreZeroed(t *testing.T) {
 	node := hosttest.NewNode()
 	b, zeroes := hosttest.OnFake(node), &hosttest.ZeroRecorder{Kernel: node.Kernel()}
-	d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster}, lvm.Machine{Kernel: zeroes})}
-	hosttest.Must(t, d.Start(t.Context()))
-	defer d.Stop(t)
+	d := hosttest.StartOn(t, node, lvm.Config{}, lvm.Machine{Kernel: zeroes})
 	v := d.MustCreate(t, encryptedSpec(b, lvm.LayoutLinear, "v", lvm.ID{}))
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 	if want := []string{"0-24 MiB"}; !slices.Equal(zeroes.Spans(), want) {
 		t.Errorf("it zeroed %q, want %q: the header too", zeroes.Spans(), want)
 	}
@@ -255,28 +242,25 @@ func TestWithoutEncryptorVolumesAreZeroed(t *testing.T) {
 // TestSnapshotsOfEncryptedVolumes: the mapping of an encrypted volume is suspended while LVM takes a snapshot or clone of it, and of no
 // other volume.
 func TestSnapshotsOfEncryptedVolumes(t *testing.T) {
-	node := hosttest.NewNode()
-	b, e := hosttest.OnFake(node), &encryptor{node: node}
-	d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe, ReadyDelay: time.Hour}, lvm.Machine{})}
-	hosttest.Must(t, d.Start(t.Context()))
-	defer d.Stop(t)
+	e := &encryptor{}
+	_, b, d := startEncrypted(t, e)
 	origin := d.MustCreate(t, encryptedSpec(b, lvm.LayoutThin, "origin", lvm.ID{}))
 	plain := d.MustCreate(t, b.Thin("plain", 8*lvm.MiB, lvm.ID{}))
-	for what, test := range map[string]struct {
-		make func() lvm.ID
-		want []string
-	}{
-		"snapshot":              {func() lvm.ID { return d.MustSnapshot(t, "snap", origin.ID).ID }, []string{"suspend", "lvcreate", "resume"}},
-		"clone":                 {func() lvm.ID { return d.MustCreate(t, encryptedSpec(b, lvm.LayoutThin, "clone", origin.ID)).ID }, []string{"suspend", "lvcreate", "resume"}},
-		"snapshot, unencrypted": {func() lvm.ID { return d.MustSnapshot(t, "plain snap", plain.ID).ID }, []string{"lvcreate"}},
-		"clone, unencrypted":    {func() lvm.ID { return d.MustCreate(t, b.Thin("plain clone", 0, plain.ID)).ID }, []string{"lvcreate"}},
-	} {
-		e.take()
-		test.make()
-		if got := e.take("suspend", "lvcreate", "resume"); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %q, want %q", what, got, test.want)
+	did := func(what string, want ...string) {
+		t.Helper()
+		if got := e.take("suspend", "lvcreate", "resume"); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
+	e.take()
+	d.MustSnapshot(t, "snap", origin.ID)
+	did("snapshot", "suspend", "lvcreate", "resume")
+	d.MustCreate(t, encryptedSpec(b, lvm.LayoutThin, "clone", origin.ID))
+	did("clone", "suspend", "lvcreate", "resume")
+	d.MustSnapshot(t, "plain snap", plain.ID)
+	did("snapshot, unencrypted", "lvcreate")
+	d.MustCreate(t, b.Thin("plain clone", 0, plain.ID))
+	did("clone, unencrypted", "lvcreate")
 }
 
 // TestFailedSnapshotResumesTheVolumeFirst: if LVM leaves the origin suspended, the driver resumes it before the mapping on it: to thaw
@@ -293,15 +277,10 @@ func TestFailedSnapshotResumesTheVolumeFirst(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			node := hosttest.NewNode()
-			b, e := hosttest.OnFake(node), &encryptor{node: node}
-			d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Encryption: e, Observe: e.observe, ReadyDelay: time.Hour}, lvm.Machine{})}
-			hosttest.Must(t, d.Start(t.Context()))
-			defer d.Stop(t)
+			e := &encryptor{}
+			node, b, d := startEncrypted(t, e)
 			origin := d.MustCreate(t, encryptedSpec(b, lvm.LayoutThin, "origin", lvm.ID{}))
-			device, err := d.ActivateAs(t.Context(), origin.ID, origin.UUID, lvm.EncryptionLUKS2)
-			hosttest.Must(t, err)
-			e.below = device
+			e.below = d.MustActivate(t, origin)
 			e.take()
 			node.Fail(lvmtest.Fault{Half: true})
 			if err := do(b, d, origin.ID); err == nil {
@@ -336,29 +315,22 @@ func TestPlainVolumesRunTheSameCommands(t *testing.T) {
 func plainLife(t *testing.T, layout lvm.Layout, e *encryptor) (commands, calls []string) {
 	t.Helper()
 	node, seen := hosttest.NewNode(), &encryptor{}
-	b, config := hosttest.OnFake(node), lvm.Config{Cluster: hosttest.Cluster, Observe: seen.observe, ReadyDelay: time.Hour}
+	b, config := hosttest.OnFake(node), lvm.Config{Observe: seen.observe, ReadyDelay: time.Hour}
 	if e != nil {
 		config.Encryption = e
 	}
-	d := &hosttest.Driver{Host: node.HostOn(config, lvm.Machine{})}
-	hosttest.Must(t, d.Start(t.Context()))
-	defer d.Stop(t)
+	d := hosttest.StartOn(t, node, config, lvm.Machine{})
 	spec := b.Spec("v", 8*lvm.MiB)
 	if layout == lvm.LayoutThin {
 		spec = b.Thin("v", 8*lvm.MiB, lvm.ID{})
 	}
 	v := d.MustCreate(t, spec)
-	if _, err := d.ActivateAs(t.Context(), v.ID, v.UUID, lvm.EncryptionNone); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0); err != nil {
-		t.Fatal(err)
-	}
+	d.MustActivate(t, v)
+	d.MustExtend(t, v, 16*lvm.MiB)
 	if layout == lvm.LayoutThin {
 		hosttest.Must(t, d.DeleteSnapshot(t.Context(), d.MustSnapshot(t, "snap", v.ID).ID))
 	}
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 	if e != nil {
 		calls = e.events
 	}

@@ -15,36 +15,6 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/reallvm"
 )
 
-// TestWipe_RealLVM: the extents of a deleted volume are zero for the next one, unless the class opted out.
-func TestWipe_RealLVM(t *testing.T) {
-	b := reallvm.NewFixture(t).OneAtATime()
-	for wipe, want := range map[lvm.Wipe]bool{lvm.WipeZero: false, lvm.WipeNone: true} {
-		d := b.Start(t)
-		spec := b.Spec("secret", 100*lvm.MiB)
-		spec.Class.Wipe = wipe
-		v := d.MustCreate(t, spec)
-		device, _, err := d.Device(v.ID, v.UUID)
-		hosttest.Must(t, err)
-		reallvm.Fill(t, device, v.Size)
-		before := reallvm.Admin(t, "lvs", "--noheadings", "-o", "seg_pe_ranges", reallvm.Group)
-		hosttest.Must(t, d.Delete(t.Context(), v.ID))
-		// A restart in between: the next driver resumes the wipe.
-		d = b.Start(t)
-		d.WaitWiped(t)
-		v = d.MustCreate(t, b.Spec("curious", 100*lvm.MiB))
-		if after := reallvm.Admin(t, "lvs", "--noheadings", "-o", "seg_pe_ranges", reallvm.Group); after != before {
-			t.Fatalf("the test needs the same extents twice: %s and %s", before, after)
-		}
-		device, _, err = d.Device(v.ID, v.UUID)
-		hosttest.Must(t, err)
-		if n := reallvm.Leaks(t, device, v); (n > 0) != want {
-			t.Errorf("wipe: %s: %d MiB of the old content are readable", wipe, n)
-		}
-		hosttest.Must(t, d.Delete(t.Context(), v.ID))
-		d.WaitWiped(t)
-	}
-}
-
 // secrets counts the MiB of a device that hold what fill wrote. It ignores RAID's metadata.
 func secrets(t testing.TB, device string) int {
 	t.Helper()
@@ -74,20 +44,17 @@ func TestDataLeak_RealLVM(t *testing.T) {
 			class := b.In(s.Class)
 			v := d.MustCreate(t, lvm.Spec{Name: "secret", Class: class, Required: 4 * s.Row()})
 			reallvm.FillVolume(t, d, v)
-			v, err := d.Extend(t.Context(), v.ID, v.Size+s.Row(), 0)
-			hosttest.Must(t, err)
+			v = d.MustExtend(t, v, v.Size+s.Row())
 			reallvm.FillVolume(t, d, v)
 			hosttest.Must(t, d.Delete(t.Context(), v.ID))
 			d = b.Start(t) // it resumes the wipe
 			d.WaitWiped(t)
 			curious := d.MustCreate(t, b.Light("curious", d.MustCapacity(t, b.Class()).Largest))
-			device, err := d.Activate(t.Context(), curious.ID, curious.UUID)
-			hosttest.Must(t, err)
+			device := d.MustActivate(t, curious)
 			if n := secrets(t, device); n > 0 {
 				t.Errorf("%d MiB of the deleted volume can be read", n)
 			}
-			hosttest.Must(t, d.Delete(t.Context(), curious.ID))
-			d.WaitWiped(t)
+			d.MustRemove(t, curious)
 		})
 	}
 }
@@ -98,13 +65,11 @@ func TestThinDataLeak_RealLVM(t *testing.T) {
 	d := b.Start(t)
 	v := d.MustCreate(t, b.Thin("secret", 32*lvm.MiB, lvm.ID{}))
 	reallvm.FillVolume(t, d, v)
-	v, err := d.Extend(t.Context(), v.ID, v.Size+lvmtest.ExtentSize, 0)
-	hosttest.Must(t, err)
+	v = d.MustExtend(t, v, v.Size+lvmtest.ExtentSize)
 	reallvm.FillVolume(t, d, v)
 	hosttest.Must(t, d.Delete(t.Context(), v.ID))
 	curious := d.MustCreate(t, b.Thin("curious", 40*lvm.MiB, lvm.ID{}))
-	device, err := d.Activate(t.Context(), curious.ID, curious.UUID)
-	hosttest.Must(t, err)
+	device := d.MustActivate(t, curious)
 	f, err := os.OpenFile(device, os.O_WRONLY, 0)
 	hosttest.Must(t, err)
 	for at := int64(0); at < int64(curious.Size); at += 64 << 10 { // the pool allocates a block for each
@@ -128,15 +93,13 @@ func TestNewVolumeHasNoSignature_RealLVM(t *testing.T) {
 	spec.Class.Wipe = lvm.WipeNone
 	for _, mkfs := range []string{"mkfs.ext4", "mkfs.btrfs", "mkswap", "true"} { // true: only check what mkswap left
 		v := d.MustCreate(t, spec)
-		device, _, err := d.Device(v.ID, v.UUID)
-		hosttest.Must(t, err)
+		device := d.MustDevice(t, v)
 		if out, err := exec.CommandContext(t.Context(), "wipefs", "--noheadings", device).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("a new volume has a signature (%v): %s", err, out)
 		}
 		if out, err := exec.CommandContext(t.Context(), mkfs, device).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", mkfs, err, out)
 		}
-		hosttest.Must(t, d.Delete(t.Context(), v.ID))
-		d.WaitWiped(t)
+		d.MustRemove(t, v)
 	}
 }

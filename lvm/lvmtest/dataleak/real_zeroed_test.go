@@ -41,22 +41,13 @@ func TestRawDataLeak_RealLVM(t *testing.T) {
 			spec.Class = b.In(lvm.Class{Layout: lvm.LayoutRAID1})
 			v := d.MustCreate(t, spec)
 			reallvm.FillVolume(t, d, v)
-			reallvm.Admin(t, "lvconvert", "-y", "--replace", reallvm.Disks()[legDisk(t, d, v)], reallvm.Group+"/"+v.ID.LV)
+			reallvm.Admin(t, "lvconvert", "-y", "--replace", reallvm.Disks()[legDisk(t, v)], reallvm.Group+"/"+v.ID.LV)
 		},
 		"a thin pool that was removed": func(t testing.TB, b hosttest.Fixture, d *hosttest.Driver) {
 			v := d.MustCreate(t, b.Thin("secret", 64*lvm.MiB, lvm.ID{}))
 			reallvm.FillVolume(t, d, v)
 			hosttest.Must(t, d.Delete(t.Context(), v.ID))
 			reallvm.Admin(t, "lvremove", "-y", reallvm.Group+"/"+lvm.DefaultPool)
-		},
-		"an empty thin pool that the driver removed": func(t testing.TB, b hosttest.Fixture, d *hosttest.Driver) {
-			v := d.MustCreate(t, b.Thin("secret", 64*lvm.MiB, lvm.ID{}))
-			reallvm.FillVolume(t, d, v)
-			hosttest.Must(t, d.Delete(t.Context(), v.ID))
-			hosttest.Must(t, d.ExtendThinPools(t.Context()))
-			if lvs := b.ReadGroup(t).LVs; len(lvs) > 0 {
-				t.Fatalf("the pool still exists: %+v", lvs)
-			}
 		},
 		"a class that is not wiped": func(t testing.TB, b hosttest.Fixture, d *hosttest.Driver) {
 			v := d.MustCreate(t, b.Light("secret", 64*lvm.MiB))
@@ -85,8 +76,7 @@ func TestRawDataLeak_RealLVM(t *testing.T) {
 				t.Fatalf("the test needs all extents, but %s are free", left)
 			}
 			for _, v := range []lvm.Volume{curious, grown} {
-				device, err := d.Activate(t.Context(), v.ID, v.UUID)
-				hosttest.Must(t, err)
+				device := d.MustActivate(t, v)
 				if n := reallvm.Leaks(t, device, v); n > 0 {
 					t.Errorf("%d of %s of the raw block volume %s are not zero, %d MiB hold the secret", n, v.Size, v.Name, secrets(t, device))
 				}
@@ -122,11 +112,11 @@ func TestExpansionDoesNotWaitForLock_RealLVM(t *testing.T) {
 }
 
 // legDisk is the index of a disk with a leg of a RAID volume.
-func legDisk(t testing.TB, d *hosttest.Driver, v lvm.Volume) int {
+func legDisk(t testing.TB, v lvm.Volume) int {
 	t.Helper()
 	for i, disk := range reallvm.Disks() {
 		if strings.Contains(reallvm.Admin(t, "lvs", "-a", "--noheadings", "-o", "devices", reallvm.Group), disk+"(") {
-			waitInSync(t, d, v)
+			waitInSync(t, v)
 			return i
 		}
 	}
@@ -134,7 +124,7 @@ func legDisk(t testing.TB, d *hosttest.Driver, v lvm.Volume) int {
 	return 0
 }
 
-func waitInSync(t testing.TB, _ *hosttest.Driver, v lvm.Volume) {
+func waitInSync(t testing.TB, v lvm.Volume) {
 	t.Helper()
 	eventually(t, func() bool {
 		return strings.HasPrefix(reallvm.Admin(t, "lvs", "--noheadings", "-o", "sync_percent", reallvm.Group+"/"+v.ID.LV), "100")
@@ -155,8 +145,7 @@ func TestRawDataLeakOfEachLayout_RealLVM(t *testing.T) {
 			v := d.MustCreate(t, spec)
 			v, err := d.ExtendBlock(t.Context(), v.ID, v.Size+2*s.Row(), 0)
 			hosttest.Must(t, err)
-			device, err := d.Activate(t.Context(), v.ID, v.UUID)
-			hosttest.Must(t, err)
+			device := d.MustActivate(t, v)
 			if n := reallvm.Leaks(t, device, v); n > 0 {
 				t.Errorf("%d of %s are not zero", n, v.Size)
 			}
@@ -185,8 +174,7 @@ func TestKnownZeroes_RealLVM(t *testing.T) {
 		t.Helper()
 		before := zeroings(d)
 		made++
-		hosttest.Must(t, d.Delete(t.Context(), d.MustCreate(t, rawSpec(b, fmt.Sprint("probe", made), 1)).ID))
-		d.WaitWiped(t)
+		d.MustRemove(t, d.MustCreate(t, rawSpec(b, fmt.Sprint("probe", made), 1)))
 		if zeroings(d) > before {
 			t.Errorf("after %s the driver zeroed a raw block volume", what)
 		}
@@ -195,11 +183,9 @@ func TestKnownZeroes_RealLVM(t *testing.T) {
 	for _, s := range hosttest.Shapes {
 		v := d.MustCreate(t, lvm.Spec{Name: "v", Class: b.In(s.Class), Required: s.Row()})
 		probe("create: " + s.String())
-		_, err := d.Extend(t.Context(), v.ID, 2*s.Row(), 0)
-		hosttest.Must(t, err)
+		d.MustExtend(t, v, 2*s.Row())
 		probe("extend: " + s.String())
-		hosttest.Must(t, d.Delete(t.Context(), v.ID))
-		d.WaitWiped(t)
+		d.MustRemove(t, v)
 		probe("delete: " + s.String())
 	}
 	for i := range 3 {
@@ -209,8 +195,7 @@ func TestKnownZeroes_RealLVM(t *testing.T) {
 	probe("three creates with one ready commit, and a restart")
 	held := d.MustCreate(t, b.Spec("held", 32*lvm.MiB)) // from the pool, which may take all free extents
 	thin := d.MustCreate(t, b.Thin("thin", 8*lvm.MiB, lvm.ID{}))
-	hosttest.Must(t, d.Delete(t.Context(), held.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, held)
 	probe("a wipe")
 	hosttest.Must(t, d.Delete(t.Context(), d.MustCreate(t, b.Thin("another", 8*lvm.MiB, lvm.ID{})).ID))
 	probe("a thin volume, and its removal")

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
@@ -19,29 +18,16 @@ import (
 func TestWipeResumes(t *testing.T) {
 	node := hosttest.NewNode()
 	b := hosttest.OnFake(node)
-	cfg := lvm.Config{Cluster: hosttest.Cluster}
-	start := func(z *hosttest.ZeroRecorder) *host.Host {
-		h := node.HostOn(cfg, lvm.Machine{Kernel: z})
-		hosttest.Must(t, h.Start(t.Context()))
-		return h
-	}
-	first := start(&hosttest.ZeroRecorder{Kernel: node.Kernel(), StopAt: 24 * lvm.MiB})
-	v, err := first.Create(t.Context(), b.Spec("v", 64*lvm.MiB))
-	hosttest.Must(t, err)
+	first := hosttest.StartOn(t, node, lvm.Config{}, lvm.Machine{Kernel: &hosttest.ZeroRecorder{Kernel: node.Kernel(), StopAt: 24 * lvm.MiB}})
+	v := first.MustCreate(t, b.Spec("v", 64*lvm.MiB))
 	hosttest.Must(t, first.Delete(t.Context(), v.ID))
-	for deadline := time.Now().Add(wait.Limit(time.Minute)); hosttest.Report(first).WipeBacklog != 40*lvm.MiB; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("with 24 of 64 MiB wiped the backlog is %s", hosttest.Report(first).WipeBacklog)
-		}
-	}
+	wait.For(t, time.Minute, "with 24 of 64 MiB wiped the backlog is 40 MiB", func() bool { return hosttest.Report(first.Host).WipeBacklog == 40*lvm.MiB })
 	hosttest.Must(t, first.Close(t.Context()))
 	again := &hosttest.ZeroRecorder{Kernel: node.Kernel()}
-	d := &hosttest.Driver{Host: start(again)}
-	d.WaitWiped(t)
+	hosttest.StartOn(t, node, lvm.Config{}, lvm.Machine{Kernel: again}).WaitWiped(t)
 	if want := []string{"24 MiB-64 MiB"}; !slices.Equal(again.Spans(), want) {
 		t.Errorf("the next driver zeroed %q, want %q", again.Spans(), want)
 	}
-	hosttest.Must(t, d.Close(t.Context()))
 }
 
 // TestWipeKeepsExtentsOfMissingPV: the extents of a volume with a missing disk are not freed: its data would be readable when the disk
@@ -52,29 +38,21 @@ func TestWipeKeepsExtentsOfMissingPV(t *testing.T) {
 	release := node.HoldWipes()
 	d := b.Start(t)
 	v := d.MustCreate(t, b.Spec("v", 8*lvm.MiB))
-	paths := map[string]string{}
-	missing := func(is bool) {
-		node.Change("vg-test", func(g *lvm.Group) {
-			for i := range g.PVs {
-				pv := &g.PVs[i]
-				if pv.Missing = is; is {
-					paths[pv.UUID], pv.Device = pv.Device, ""
-				} else {
-					pv.Device = paths[pv.UUID]
-				}
-			}
-		})
-	}
 	hosttest.Must(t, d.Delete(t.Context(), v.ID))
 	hosttest.Must(t, d.Close(t.Context()))
 	release()
-	missing(true)
+	var putBack []func()
+	for i := range node.Group("vg-test").PVs {
+		putBack = append(putBack, node.LoseDisk("vg-test", i))
+	}
 	d = b.Start(t)
 	time.Sleep(50 * time.Millisecond)
 	if m := hosttest.Report(d.Host); hosttest.InState(m, lvm.StateDeleting) != 1 || m.WipeBacklog != v.Size {
 		t.Errorf("with a missing disk: volumes %v, wipe backlog %s", m.Volumes, m.WipeBacklog)
 	}
-	missing(false)
+	for _, disk := range putBack {
+		disk()
+	}
 	d.WaitWiped(t)
 }
 
@@ -172,16 +150,13 @@ func (k *brokenOff) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, 
 func TestWipeRepeatsWhatALegMissed(t *testing.T) {
 	node := hosttest.NewNode()
 	k := &brokenOff{ZeroRecorder: &hosttest.ZeroRecorder{Kernel: node.Kernel()}}
-	d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster}, lvm.Machine{Kernel: k})}
-	hosttest.Must(t, d.Start(t.Context()))
-	defer d.Stop(t)
+	d := hosttest.StartOn(t, node, lvm.Config{}, lvm.Machine{Kernel: k})
 	b := hosttest.OnFake(node)
 	spec := b.Spec("v", 8*lvm.MiB)
 	spec.Class = b.In(twoLegs)
 	v, set := raidVolume(t, node, d, spec)
 	k.fail, k.after = func() { set("aD 512/16384 resync") }, func() { set("aa 512/16384 resync") }
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 	if want := []string{"0-8 MiB", "0-8 MiB"}; !slices.Equal(k.Spans(), want) {
 		t.Errorf("the driver zeroed %q, want %q", k.Spans(), want)
 	}
@@ -196,12 +171,10 @@ func TestExtentsAreReservedWhileWiping(t *testing.T) {
 	defer release()
 	hosttest.Must(t, d.Delete(t.Context(), v.ID))
 	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	_, err := d.Create(t.Context(), b.Spec("a", 8*lvm.MiB))
-	hosttest.WantKind(t, "create while the old volume is wiped", err, lvm.KindBusy)
-	_, err = d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.WantKind(t, "activation while it is wiped", err, lvm.KindNotFound)
+	hosttest.Refused(t, "create while the old volume is wiped", lvm.KindBusy)(d.Create(t.Context(), b.Spec("a", 8*lvm.MiB)))
+	hosttest.Refused(t, "activation while it is wiped", lvm.KindNotFound)(d.Activate(t.Context(), v.ID, v.UUID))
 	if m := hosttest.Report(d.Host); m.WipeBacklog != v.Size || hosttest.InState(m, lvm.StateDeleting) != 1 {
-		t.Errorf("it reports %+v", m)
+		t.Errorf("the metrics are %+v", m)
 	}
 	if c := d.MustCapacity(t, b.Class()); c != before {
 		t.Errorf("capacity %+v while wiping, %+v before", c, before)

@@ -26,8 +26,7 @@ func rawSpec(b hosttest.Fixture, name string, extents lvm.Extents) lvm.Spec {
 func known(t *testing.T, b hosttest.Fixture, d *hosttest.Driver, extents lvm.Extents) {
 	t.Helper()
 	v := d.MustCreate(t, b.Spec("known", lvm.Bytes(extents)*lvmtest.ExtentSize))
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 }
 
 // TestKnownZeroesCostNothing: a raw block volume on extents that the driver has zeroed costs no more than another volume to
@@ -44,9 +43,7 @@ func TestKnownZeroesCostNothing(t *testing.T) {
 	var v lvm.Volume
 	d.Counted(t, "a raw block volume", 1, func() { v = d.MustCreate(t, rawSpec(b, "raw", 10)) })
 	d.Counted(t, "its expansion", 1, func() {
-		var err error
-		v, err = d.Extend(t.Context(), v.ID, 20*lvmtest.ExtentSize, 0)
-		hosttest.Must(t, err)
+		v = d.MustExtend(t, v, 20*lvmtest.ExtentSize)
 	})
 	if n := k.count() - before; n > 0 {
 		t.Errorf("the driver zeroed %d extents that were zero", n)
@@ -102,10 +99,7 @@ func TestUnknownExtentsAreZeroedOnce(t *testing.T) {
 		}
 	})
 	before := k.count()
-	d.Counted(t, "its expansion: allocate the extents, free them, and extend the volume", 3, func() {
-		_, err := d.Extend(t.Context(), v.ID, 15*lvmtest.ExtentSize, 0)
-		hosttest.Must(t, err)
-	})
+	d.Counted(t, "its expansion: allocate the extents, free them, and extend the volume", 3, func() { d.MustExtend(t, v, 15*lvmtest.ExtentSize) })
 	if n := k.count() - before; n != 5 {
 		t.Errorf("the driver zeroed %d extents for an expansion by 5", n)
 	}
@@ -139,9 +133,7 @@ func TestExpansionNoticesForeignUse(t *testing.T) {
 			node := hosttest.NewNode()
 			b, k := hosttest.OnFake(node), newDirtyKernel(node)
 			runner := &lockedOut{Runner: node.Runner()}
-			d := &hosttest.Driver{Host: node.HostOn(lvm.Config{Cluster: hosttest.Cluster, Node: "node-a", CacheTTL: -1}, lvm.Machine{Kernel: k, Runner: runner})}
-			hosttest.Must(t, d.Start(t.Context()))
-			defer d.Stop(t)
+			d := hosttest.StartOn(t, node, lvm.Config{Node: "node-a", CacheTTL: -1}, lvm.Machine{Kernel: k, Runner: runner})
 			known(t, b, d, 40)
 			v := d.MustCreate(t, rawSpec(b, "raw", 10))
 			before, zeroed := k.content(v.ID.LV), k.count()
@@ -155,8 +147,7 @@ func TestExpansionNoticesForeignUse(t *testing.T) {
 					}
 				})
 			}
-			now, err := d.Extend(t.Context(), v.ID, 20*lvmtest.ExtentSize, 0)
-			hosttest.Must(t, err)
+			now := d.MustExtend(t, v, 20*lvmtest.ExtentSize)
 			if n := k.shows(v.ID.LV, before); n > 0 || now.Size != 20*lvmtest.ExtentSize || k.count() == zeroed {
 				t.Errorf("it is %+v and shows %d extents that are not zero", now, n)
 			}
@@ -207,19 +198,11 @@ func TestZeroingInterrupted(t *testing.T) {
 		b, k, dir := hosttest.OnFake(node), newDirtyKernel(node), t.TempDir()
 		d := k.start(t, dir)
 		release := node.HoldWipes()
-		ctx, cancel := context.WithCancel(t.Context())
-		asked := make(chan error)
-		go func() {
-			_, err := d.Create(ctx, rawSpec(b, "raw", 10))
-			asked <- err
-		}()
-		eventually(t, func() bool { return hosttest.StateTags(node, b.Group)["zeroing"] == 1 })
-		cancel()
-		hosttest.WantKind(t, "a caller that stops waiting", <-asked, lvm.KindBusy)
+		abandon(t, func(ctx context.Context) error { _, err := d.Create(ctx, rawSpec(b, "raw", 10)); return err },
+			func() bool { return hosttest.StateTags(node, b.Group)["zeroing"] == 1 })
 		name := namesIn(t, b)[0]
 		id := lvm.ID{VG: b.ReadGroup(t).UUID, LV: name}
-		_, err := d.Lookup(t.Context(), id)
-		hosttest.WantKind(t, "its activation", err, lvm.KindNotFound)
+		hosttest.Refused(t, "its activation", lvm.KindNotFound)(d.Lookup(t.Context(), id))
 		if again == "delete" {
 			release()
 			eventually(t, func() bool { return hosttest.StateTags(node, b.Group)["ready"] == 1 })
@@ -252,15 +235,8 @@ func TestExpansionWhileZeroing(t *testing.T) {
 	d := k.start(t, t.TempDir())
 	v := d.MustCreate(t, rawSpec(b, "raw", 10))
 	release := node.HoldWipes()
-	ctx, cancel := context.WithCancel(t.Context())
-	asked := make(chan error)
-	go func() {
-		_, err := d.Extend(ctx, v.ID, 20*lvmtest.ExtentSize, 0)
-		asked <- err
-	}()
-	eventually(t, func() bool { return len(hosttest.Report(d.Host).Backlogs) == 1 })
-	cancel()
-	hosttest.WantKind(t, "a caller that stops waiting", <-asked, lvm.KindBusy)
+	abandon(t, func(ctx context.Context) error { _, err := d.Extend(ctx, v.ID, 20*lvmtest.ExtentSize, 0); return err },
+		func() bool { return len(hosttest.Report(d.Host).Backlogs) == 1 })
 	if now, err := d.Lookup(t.Context(), v.ID); err != nil || now.Size != v.Size {
 		t.Errorf("meanwhile it is %+v, %v", now, err)
 	}
@@ -271,8 +247,7 @@ func TestExpansionWhileZeroing(t *testing.T) {
 		t.Errorf("the backlog is %+v", m.Backlogs)
 	}
 	release()
-	now, err := d.Extend(t.Context(), v.ID, 20*lvmtest.ExtentSize, 0)
-	hosttest.Must(t, err)
+	now := d.MustExtend(t, v, 20*lvmtest.ExtentSize)
 	if n := k.shows(v.ID.LV, nil); n > 0 || now.Size != 20*lvmtest.ExtentSize {
 		t.Errorf("it is %+v and shows %d extents that are not zero", now, n)
 	}
@@ -300,6 +275,17 @@ func TestExtendedWhileWiped(t *testing.T) {
 	}
 }
 
+// abandon makes a request, and stops waiting for its answer when the driver zeroes for it.
+func abandon(t *testing.T, request func(context.Context) error, zeroes func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	answer := make(chan error)
+	go func() { answer <- request(ctx) }()
+	eventually(t, zeroes)
+	cancel()
+	hosttest.WantKind(t, "a caller that stops waiting", <-answer, lvm.KindBusy)
+}
+
 func eventually(t testing.TB, is func() bool) {
 	t.Helper()
 	wait.For(t, 30*time.Second, "the condition becomes true", is)
@@ -311,8 +297,7 @@ func TestExtentsOfRemovedPoolAreNotKnownZero(t *testing.T) {
 	b, k := hosttest.OnFake(node), newDirtyKernel(node)
 	d := k.start(t, t.TempDir())
 	all := d.MustCreate(t, rawSpec(b, "all", lvm.Extents(d.MustCapacity(t, b.Class()).Largest/lvmtest.ExtentSize)))
-	hosttest.Must(t, d.Delete(t.Context(), all.ID))
-	d.WaitWiped(t) // the driver knows that all free extents are zero
+	d.MustRemove(t, all) // the driver knows that all free extents are zero
 	v := d.MustCreate(t, b.Thin("v", 40*lvm.MiB, lvm.ID{}))
 	k.write(lvm.DefaultPool + "_tdata")
 	hosttest.Must(t, d.Delete(t.Context(), v.ID))

@@ -51,20 +51,13 @@ func TestAbsenceIsProved(t *testing.T) {
 					hosttest.WantKind(t, what, err, lvm.KindBusy)
 				}
 			}
-			_, err := d.Lookup(t.Context(), v.ID)
-			hosttest.WantKind(t, "lookup", err, kind)
-			_, err = d.LookupSnapshot(t.Context(), sn.ID)
-			hosttest.WantKind(t, "snapshot", err, kind)
-			_, err = d.Activate(t.Context(), v.ID, v.UUID)
-			hosttest.WantKind(t, "activate", err, kind)
-			_, err = d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0)
-			hosttest.WantKind(t, "extend", err, kind)
-			_, err = d.Create(t.Context(), b.Thin("copy", 0, v.ID))
-			hosttest.WantKind(t, "copy", err, kind)
-			_, err = d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "more", Source: v.ID})
-			hosttest.WantKind(t, "take a snapshot", err, kind)
-			_, err = d.Adopt(t.Context(), "vg-test", "none", "none", "")
-			hosttest.WantKind(t, "adopt", err, kind)
+			hosttest.Refused(t, "lookup", kind)(d.Lookup(t.Context(), v.ID))
+			hosttest.Refused(t, "snapshot", kind)(d.LookupSnapshot(t.Context(), sn.ID))
+			hosttest.Refused(t, "activate", kind)(d.Activate(t.Context(), v.ID, v.UUID))
+			hosttest.Refused(t, "extend", kind)(d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0))
+			hosttest.Refused(t, "copy", kind)(d.Create(t.Context(), b.Thin("copy", 0, v.ID)))
+			hosttest.Refused(t, "take a snapshot", kind)(d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "more", Source: v.ID}))
+			hosttest.Refused(t, "adopt", kind)(d.Adopt(t.Context(), "vg-test", "none", "none", ""))
 			deleted("delete", d.Delete(t.Context(), v.ID))
 			deleted("delete snapshot", d.DeleteSnapshot(t.Context(), sn.ID))
 			node.Change("vg-test", func(g *lvm.Group) {
@@ -86,8 +79,7 @@ func TestNoCommitWhilePVMissing(t *testing.T) {
 	sn := d.MustSnapshot(t, "s", thin.ID)
 	theirs := d.MustCreate(t, b.Light("theirs", 8*lvm.MiB))
 	for _, v := range []lvm.Volume{zeroed, light, thin, theirs} {
-		_, err := d.Activate(t.Context(), v.ID, v.UUID)
-		hosttest.Must(t, err)
+		d.MustActivate(t, v)
 	}
 	hosttest.Untag(node, "vg-test", theirs.ID.LV)
 	fresh := d.MustCreate(t, b.Light("fresh", 8*lvm.MiB)) // waits for its ready tag
@@ -134,8 +126,7 @@ func TestDuplicatePVs(t *testing.T) { inEachMode(t, "with a copy", testDuplicate
 func testDuplicatePVs(t *testing.T, read func(*lvmtest.Node) (direct bool)) {
 	node, b, d := hosttest.StartedWith(t, lvm.Config{})
 	active, idle, gone := d.MustCreate(t, b.Spec("active", 8*lvm.MiB)), d.MustCreate(t, b.Spec("idle", 8*lvm.MiB)), d.MustCreate(t, b.Spec("gone", 8*lvm.MiB))
-	device, err := d.Activate(t.Context(), active.ID, active.UUID)
-	hosttest.Must(t, err)
+	device := d.MustActivate(t, active)
 	b.Admin(t, "lvchange", "-y", "-an", "vg-test/"+idle.ID.LV)
 	release := node.HoldWipes()
 	hosttest.Must(t, d.Delete(t.Context(), gone.ID))
@@ -167,8 +158,7 @@ func testDuplicatePVs(t *testing.T, read func(*lvmtest.Node) (direct bool)) {
 	}
 	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].DuplicateDevices = nil })
 	d.WaitWiped(t)
-	_, err = d.Activate(t.Context(), idle.ID, idle.UUID)
-	hosttest.Must(t, err)
+	d.MustActivate(t, idle)
 }
 
 // TestVolumeWithMissingPVIsNotActivated: the driver does not activate a volume with a part on a missing disk. The error names the disk, and does not
@@ -176,8 +166,7 @@ func testDuplicatePVs(t *testing.T, read func(*lvmtest.Node) (direct bool)) {
 func TestVolumeWithMissingPVIsNotActivated(t *testing.T) {
 	node, b, d := hosttest.StartedWith(t, lvm.Config{})
 	v := d.MustCreate(t, b.Spec("v", 8*lvm.MiB))
-	_, err := d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
+	d.MustActivate(t, v)
 	on := hosttest.FindLV(t, b.ReadGroup(t), v.ID.LV).Segments[0].Areas[0].PV
 	for i, pv := range b.ReadGroup(t).PVs {
 		b.Admin(t, "lvchange", "-y", "-an", "vg-test/"+v.ID.LV)
@@ -196,8 +185,7 @@ func TestVolumeWithMissingPVIsNotActivated(t *testing.T) {
 func TestPvmoveBlocksExtendAndDelete(t *testing.T) {
 	node, b, d := hosttest.StartedWith(t, lvm.Config{})
 	v := d.MustCreate(t, b.Light("v", 8*lvm.MiB))
-	_, err := d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
+	d.MustActivate(t, v)
 	var still []lvm.LV
 	node.Change("vg-test", func(g *lvm.Group) {
 		still = slices.Clone(g.LVs)
@@ -217,7 +205,6 @@ func TestPvmoveBlocksExtendAndDelete(t *testing.T) {
 		t.Errorf("the driver ran %v", ran)
 	}
 	node.Change("vg-test", func(g *lvm.Group) { g.LVs = still })
-	_, err = d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0)
-	hosttest.Must(t, err)
+	d.MustExtend(t, v, 16*lvm.MiB)
 	hosttest.Must(t, d.Delete(t.Context(), v.ID))
 }

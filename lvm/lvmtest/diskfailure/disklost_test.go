@@ -8,69 +8,50 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 )
 
-// TestDiskLostDuringCreate: a disk disappears while lvcreate runs, which still exits with 0. The driver does not return the volume
-// until the disk is back.
-func TestDiskLostDuringCreate(t *testing.T) {
-	node := hosttest.NewNode()
-	b := hosttest.OnFake(node)
-	away := func(is bool) { node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].Missing = is }) }
-	pulled := false
-	d := hosttest.StartDriver(t, node, lvm.Config{Observe: func(c lvm.Command) {
-		if c.Name == "lvcreate" && !pulled {
-			pulled = true
-			away(true)
-		}
-	}})
-	spec := b.Spec("a", 8*lvm.MiB)
-	for range 2 {
-		_, err := d.Create(t.Context(), spec)
-		hosttest.WantKind(t, "create without the disk", err, lvm.KindBusy)
-	}
-	away(false)
-	if v := d.MustCreate(t, spec); v.State != lvm.StateReady || v.Size != 8*lvm.MiB {
-		t.Errorf("created %+v", v)
-	}
-	if n := len(node.Group("vg-test").LVs); n != 1 {
-		t.Errorf("%d volumes exist", n)
-	}
-}
-
-// TestDiskLostDuringExtend: a disk disappears while lvextend runs, which still exits with 0. The driver does not report the new
-// size until the disk is back, not even to a repeated request; it does for a volume without a part on that disk.
-func TestDiskLostDuringExtend(t *testing.T) {
-	node := hosttest.NewNode()
-	b := hosttest.OnFake(node)
-	away := func(is bool) {
-		node.Change("vg-test", func(g *lvm.Group) {
-			for i := range g.PVs {
-				g.PVs[i].Missing = is
+// TestDiskLostDuringCommand: a disk disappears while lvcreate or lvextend runs, which still exits with 0. The driver does not return the
+// volume, nor its new size, until the disk is back, not even to a repeated request.
+func TestDiskLostDuringCommand(t *testing.T) {
+	for _, command := range []string{"lvcreate", "lvextend"} {
+		t.Run(command, func(t *testing.T) {
+			node := hosttest.NewNode()
+			b := hosttest.OnFake(node)
+			lose := func(is bool) {
+				node.Change("vg-test", func(g *lvm.Group) {
+					for i := range g.PVs {
+						g.PVs[i].Missing = is
+					}
+				})
 			}
+			d := hosttest.StartDriver(t, node, lvm.Config{Observe: func(c lvm.Command) {
+				if c.Name == command {
+					lose(true)
+				}
+			}})
+			request := func() (lvm.Volume, error) { return d.Create(t.Context(), b.Spec("a", 16*lvm.MiB)) }
+			if command == "lvextend" {
+				v := d.MustCreate(t, b.Spec("a", 8*lvm.MiB))
+				request = func() (lvm.Volume, error) { return d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0) }
+			}
+			for range 2 {
+				hosttest.Refused(t, "the request without the disk", lvm.KindBusy)(request())
+			}
+			lose(false)
+			v, err := request()
+			if err != nil || v.State != lvm.StateReady || v.Size != 16*lvm.MiB || len(node.Group("vg-test").LVs) != 1 {
+				t.Errorf("with the disk back: %+v, %v", v, err)
+			}
+			node.Change("vg-test", func(g *lvm.Group) {
+				at := hosttest.FindLV(t, *g, v.ID.LV).Segments[0].Areas[0].PV
+				for i := range g.PVs {
+					g.PVs[i].Missing = g.PVs[i].UUID != at
+				}
+			})
+			if _, err := d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0); err != nil {
+				t.Errorf("a complete volume beside missing disks: %v", err)
+			}
+			lose(false)
 		})
 	}
-	d := hosttest.StartDriver(t, node, lvm.Config{Observe: func(c lvm.Command) {
-		if c.Name == "lvextend" {
-			away(true)
-		}
-	}})
-	v := d.MustCreate(t, b.Spec("a", 8*lvm.MiB))
-	for range 2 {
-		_, err := d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0)
-		hosttest.WantKind(t, "an extension without the disk", err, lvm.KindBusy)
-	}
-	away(false)
-	if now, err := d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0); err != nil || now.Size != 16*lvm.MiB {
-		t.Errorf("extended to %+v, %v", now, err)
-	}
-	node.Change("vg-test", func(g *lvm.Group) {
-		at := hosttest.FindLV(t, *g, v.ID.LV).Segments[0].Areas[0].PV
-		for i := range g.PVs {
-			g.PVs[i].Missing = g.PVs[i].UUID != at
-		}
-	})
-	if _, err := d.Extend(t.Context(), v.ID, 16*lvm.MiB, 0); err != nil {
-		t.Errorf("a complete volume: %v", err)
-	}
-	away(false)
 }
 
 // TestDisksChangeDuringCommand: a disk joins or leaves the group after the driver has read it, while the command waits for LVM's
@@ -90,8 +71,7 @@ func TestDisksChangeDuringCommand(t *testing.T) {
 				spec = b.Light("v", 8*lvm.MiB)
 			}
 			v := d.MustCreate(t, spec)
-			_, err := d.Activate(t.Context(), v.ID, v.UUID) // tagged as ready
-			hosttest.Must(t, err)
+			d.MustActivate(t, v) // tagged as ready
 			node.Before(func(argv []string) {
 				if argv[0] == command {
 					node.Before(nil)
@@ -107,8 +87,7 @@ func TestDisksChangeDuringCommand(t *testing.T) {
 				}
 			}
 			node.Change("vg-test", disks.after)
-			hosttest.Must(t, d.Delete(t.Context(), v.ID))
-			d.WaitWiped(t)
+			d.MustRemove(t, v)
 		}
 	}
 }
@@ -135,6 +114,5 @@ func TestUnresponsiveDisk(t *testing.T) {
 		t.Errorf("the first use started %d commands", n-commands)
 	}
 	silence(false)
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 }

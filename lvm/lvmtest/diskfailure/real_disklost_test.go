@@ -5,8 +5,8 @@ package diskfailure
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,14 +36,10 @@ func newDiskLossFixture(t *testing.T) diskLossFixture {
 	argv := []string{"vgcreate", "-y", "-s", "4m", "--setautoactivation", "n", vanishGroup} // else udev activates volumes when a disk is back
 	for i, size := range []int{96, 64} {
 		name := fmt.Sprint("vanish", i)
-		loop := reallvm.MakeDisk(t, name, size+1) // the disk begins after its first MiB, so that LVM cannot find it there
+		loop := reallvm.LoopDisk(t, name, size+1) // the disk begins after its first MiB, so that LVM cannot find it there
 		disk, table := "nodelvm-"+name, fmt.Sprintf("0 %d linear %s 2048", size*2048, loop)
 		reallvm.Tool(t, "dmsetup", "create", "--noudevsync", disk, "--table", table)
-		t.Cleanup(func() {
-			reallvm.Tool(t, "dmsetup", "remove", "--noudevsync", "--retry", disk)
-			reallvm.Tool(t, "losetup", "--detach", loop)
-			hosttest.Must(t, os.Remove(filepath.Join("/dev/shm", reallvm.Group+"-"+name)))
-		})
+		t.Cleanup(func() { reallvm.Tool(t, "dmsetup", "remove", "--noudevsync", "--retry", disk) })
 		b.disks, b.tables = append(b.disks, disk), append(b.tables, table)
 		argv = append(argv, reallvm.Mapped(t, disk))
 	}
@@ -106,8 +102,7 @@ func TestDiskLostBetweenRequests_RealLVM(t *testing.T) {
 	b := newDiskLossFixture(t)
 	d := b.Start(t)
 	v := d.MustCreate(t, b.Light("kept", 64*lvm.MiB))
-	_, err := d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
+	d.MustActivate(t, v)
 	before, whole := b.ReadGroup(t), d.MustCapacity(t, b.Class())
 	for what, away := range map[string]func(testing.TB) func(){"it fails": b.fail, "it is pulled": b.pull} {
 		putBack := away(t)
@@ -129,8 +124,7 @@ func TestDiskLostBetweenRequests_RealLVM(t *testing.T) {
 		putBack()
 		b.wantSame(t, d, before, whole)
 	}
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 }
 
 // wantSame sees that the group is what it was, and gives what it gave.
@@ -200,49 +194,37 @@ func (b diskLossFixture) failUnder(t *testing.T, do func() error) (putBack func(
 	return putBack, <-done
 }
 
-// TestDiskLostDuringCreate_RealLVM: a disk disappears after the driver has planned and before LVM commits. LVM may still exit
-// with 0 after it wrote to the other disk alone; the driver returns the volume only to a repeated request, when the disk is
+// TestDiskLostDuringCommand_RealLVM: a disk disappears after the driver has planned a volume or its extension, and before LVM commits. LVM
+// may still exit with 0 after it wrote to the other disk alone; the driver returns the volume only to a repeated request, when the disk is
 // back.
-func TestDiskLostDuringCreate_RealLVM(t *testing.T) {
-	b := newDiskLossFixture(t)
-	d := b.Start(t)
-	whole := d.MustCapacity(t, b.Class())
-	spec := b.Light("a", whole.Largest) // needs the disk
-	create := func() error { _, err := d.Create(t.Context(), spec); return err }
-	putBack, err := b.failUnder(t, create)
-	refused(t, "create", err, lvm.KindInsufficientCapacity, lvm.KindInternal, lvm.KindBusy)
-	refused(t, "repeated", create(), lvm.KindInsufficientCapacity, lvm.KindBusy)
-	putBack()
-	v := d.MustCreate(t, spec)
-	if device, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil || v.Size != whole.Largest || reallvm.Leaks(t, device, v) > 0 {
-		t.Errorf("created %+v, %v", v, err)
-	}
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
-	if c := d.MustCapacity(t, b.Class()); c != whole {
-		t.Errorf("capacity in the end %+v, at first %+v", c, whole)
-	}
-}
-
-// TestDiskLostDuringExtend_RealLVM: the same for a volume that is expanded onto the disk.
-func TestDiskLostDuringExtend_RealLVM(t *testing.T) {
-	b := newDiskLossFixture(t)
-	d := b.Start(t)
-	whole := d.MustCapacity(t, b.Class())
-	v := d.MustCreate(t, b.Light("a", 8*lvm.MiB))
-	extend := func() error { _, err := d.Extend(t.Context(), v.ID, whole.Largest, 0); return err }
-	putBack, err := b.failUnder(t, extend)
-	refused(t, "extend", err, lvm.KindInternal, lvm.KindBusy)
-	refused(t, "repeated", extend(), lvm.KindBusy)
-	putBack()
-	hosttest.Must(t, extend())
-	device, err := d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
-	reallvm.ReadAt(t, device, int64(whole.Largest)-4096, 4096)
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
-	if c := d.MustCapacity(t, b.Class()); c != whole {
-		t.Errorf("capacity in the end %+v, at first %+v", c, whole)
+func TestDiskLostDuringCommand_RealLVM(t *testing.T) {
+	for _, command := range []string{"create", "extend"} {
+		t.Run(command, func(t *testing.T) {
+			b := newDiskLossFixture(t)
+			d := b.Start(t)
+			whole := d.MustCapacity(t, b.Class())
+			spec := b.Light("a", whole.Largest) // needs the disk
+			request := func() error { _, err := d.Create(t.Context(), spec); return err }
+			kinds := []lvm.Kind{lvm.KindBusy, lvm.KindInternal, lvm.KindInsufficientCapacity}
+			if command == "extend" {
+				v := d.MustCreate(t, b.Light("a", 8*lvm.MiB))
+				request = func() error { _, err := d.Extend(t.Context(), v.ID, whole.Largest, 0); return err }
+				kinds = kinds[:2]
+			}
+			putBack, err := b.failUnder(t, request)
+			refused(t, command, err, kinds...)
+			refused(t, "repeated", request(), slices.DeleteFunc(kinds, func(kind lvm.Kind) bool { return kind == lvm.KindInternal })...)
+			putBack()
+			hosttest.Must(t, request())
+			v := d.Volumes(t)[0]
+			if device := d.MustActivate(t, v); v.Size != whole.Largest || reallvm.Leaks(t, device, v) > 0 {
+				t.Errorf("it is %+v", v)
+			}
+			d.MustRemove(t, v)
+			if c := d.MustCapacity(t, b.Class()); c != whole {
+				t.Errorf("capacity in the end %+v, at first %+v", c, whole)
+			}
+		})
 	}
 }
 
@@ -251,64 +233,34 @@ func waitForLock(t *testing.T, f *os.File) {
 	t.Helper()
 	var stat unix.Stat_t
 	hosttest.Must(t, unix.Fstat(int(f.Fd()), &stat))
-	for deadline := time.Now().Add(wait.Limit(30 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
+	wait.For(t, 30*time.Second, "a command waits for the group's lock", func() bool {
 		locks, err := os.ReadFile("/proc/locks")
 		hosttest.Must(t, err)
-		for line := range strings.Lines(string(locks)) {
-			if strings.Contains(line, "->") && strings.Contains(line, fmt.Sprintf(":%d ", stat.Ino)) {
-				return
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no command waits for the group's lock:\n%s", locks)
-		}
-	}
+		return slices.ContainsFunc(strings.Split(string(locks), "\n"), func(line string) bool {
+			return strings.Contains(line, "->") && strings.Contains(line, fmt.Sprintf(":%d ", stat.Ino))
+		})
+	})
 }
 
-// TestMissingPV_RealLVM: in a group that lost a disk the driver creates nothing and reports why. Complete volumes still work,
-// and no command of the driver makes LVM set the disk's MISSING flag.
+// TestMissingPV_RealLVM: in a group that lost a disk, an inactive volume on the others can be activated, and LVM does not set the
+// disk's MISSING flag.
 func TestMissingPV_RealLVM(t *testing.T) {
 	b := reallvm.NewFixture(t).OneAtATime()
 	d := b.Start(t)
 	v := d.MustCreate(t, b.Spec("whole", 8*lvm.MiB))
-	_, err := d.Activate(t.Context(), v.ID, v.UUID) // tags it as ready
-	hosttest.Must(t, err)
+	d.MustActivate(t, v) // tags it as ready
 	pv := reallvm.Admin(t, "lvs", "--noheadings", "-o", "devices", reallvm.Group)
-	lost := ""
-	for _, disk := range reallvm.Disks() {
-		if !strings.HasPrefix(pv, disk+"(") {
-			lost = disk
-		}
-	}
-	label := make([]byte, 4096)
-	f, err := os.OpenFile(lost, os.O_RDWR|os.O_SYNC, 0)
-	hosttest.Must(t, err)
-	defer func() { hosttest.Must(t, f.Close()) }()
-	_, err = f.ReadAt(label, 0)
-	hosttest.Must(t, err)
-	_, err = f.WriteAt(make([]byte, len(label)), 0)
-	hosttest.Must(t, err)
-	putBack := sync.OnceFunc(func() {
-		_, err := f.WriteAt(label, 0)
-		hosttest.Must(t, err)
-	})
+	disks := slices.DeleteFunc(slices.Clone(reallvm.Disks()), func(disk string) bool { return strings.HasPrefix(pv, disk+"(") })
+	label := reallvm.ReadAt(t, disks[0], 0, 4096)
+	reallvm.Overwrite(t, disks[0], make([]byte, len(label)))
+	putBack := sync.OnceFunc(func() { reallvm.Overwrite(t, disks[0], label) })
 	defer putBack()
-	_, err = d.Create(t.Context(), b.Spec("more", 8*lvm.MiB))
-	hosttest.WantKind(t, "create in a group that lost a disk", err, lvm.KindInsufficientCapacity)
-	if c := d.MustCapacity(t, b.Class()); c != (lvm.Capacity{}) {
-		t.Errorf("its capacity is %+v", c)
-	}
 	b.Admin(t, "lvchange", "-an", reallvm.Group+"/"+v.ID.LV)
-	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err != nil {
-		t.Errorf("a volume on the remaining disk: %v", err)
-	}
+	d.MustActivate(t, v)
 	hosttest.WantKind(t, "delete", d.Delete(t.Context(), v.ID), lvm.KindBusy) // LVM's commit would set the MISSING flag
-	_, err = d.Lookup(t.Context(), lvm.ID{VG: v.ID.VG, LV: "none"})
-	hosttest.WantKind(t, "look up a missing volume", err, lvm.KindBusy)
 	putBack()
 	if g := b.ReadGroup(t); !reallvm.IsWhole(g) {
 		t.Errorf("with the disk back the group is %+v", g)
 	}
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 }

@@ -3,6 +3,7 @@
 package diskfailure
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -20,8 +21,7 @@ func TestDiskLostWithGroup_RealLVM(t *testing.T) {
 	reallvm.Admin(t, "vgreduce", vanishGroup, reallvm.Mapped(t, b.disks[0]))
 	d := b.Start(t)
 	v := d.MustCreate(t, b.Light("only", 32*lvm.MiB))
-	_, err := d.Activate(t.Context(), v.ID, v.UUID) // tags it as ready
-	hosttest.Must(t, err)
+	d.MustActivate(t, v) // tags it as ready
 	whole := d.MustCapacity(t, b.Class())
 	lose := func(what string, away func(testing.TB) func(), unread int) {
 		t.Helper()
@@ -52,21 +52,18 @@ func TestDiskLostWithGroup_RealLVM(t *testing.T) {
 	lose("it fails", b.fail, 1)
 	reallvm.Admin(t, "lvchange", "-an", vanishGroup+"/"+v.ID.LV) // else its device cannot be removed
 	lose("it is pulled", b.pull, 0)
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 }
 
 // waitForGroup waits until the driver's reading has the group, or lacks it.
 func waitForGroup(t *testing.T, what string, d *hosttest.Driver, vg lvm.VGUUID, want bool) lvm.ManagedVolumes {
 	t.Helper()
-	for deadline := time.Now().Add(wait.Limit(30 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
-		held, err := d.ManagedVolumes(t.Context())
+	var managed lvm.ManagedVolumes
+	wait.For(t, 30*time.Second, fmt.Sprintf("%s: that the group is on the node becomes %v", what, want), func() (done bool) {
+		var err error
+		managed, err = d.ManagedVolumes(t.Context())
 		hosttest.Must(t, err)
-		if held.Groups[vg] == want {
-			return held
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: that the group is on the node stays %v", what, !want)
-		}
-	}
+		return managed.Groups[vg] == want
+	})
+	return managed
 }

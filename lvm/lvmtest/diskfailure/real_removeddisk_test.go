@@ -29,8 +29,7 @@ func TestRemovedDiskIsBack_RealLVM(t *testing.T) {
 	plain, mirror, thin := d.MustCreate(t, b.Light("plain", 8*lvm.MiB)), d.MustCreate(t, mirrored), d.MustCreate(t, b.Thin("thin", 8*lvm.MiB, lvm.ID{}))
 	paths := map[string]string{}
 	for _, v := range []lvm.Volume{plain, mirror, thin} {
-		path, err := d.Activate(t.Context(), v.ID, v.UUID)
-		hosttest.Must(t, err)
+		path := d.MustActivate(t, v)
 		paths[v.Name] = path
 	}
 	g := b.ReadGroup(t)
@@ -62,8 +61,7 @@ func TestRemovedDiskIsBack_RealLVM(t *testing.T) {
 	inSync(t, mirror, paths["mirror"])
 	releasePlain()
 	for _, v := range []lvm.Volume{plain, thin} {
-		path, err := d.Activate(t.Context(), v.ID, v.UUID)
-		hosttest.Must(t, err)
+		path := d.MustActivate(t, v)
 		stillUsable(t, d, v, path)
 		if removed := removedBelow(t, path); len(removed) > 0 {
 			t.Errorf("%s still maps %q", v.Name, removed)

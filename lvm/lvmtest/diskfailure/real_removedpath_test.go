@@ -39,8 +39,7 @@ func losesNothing(t *testing.T, b hosttest.Fixture, device string, below *scsiDi
 	t.Cleanup(func() { reallvm.Admin(t, "vgremove", "-ff", "-y", "--devices", device, b.Group) })
 	d := b.OneAtATime().Start(t)
 	v := d.MustCreate(t, b.Light("a", 8*lvm.MiB))
-	active, err := d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
+	active := d.MustActivate(t, v)
 	whole := d.MustCapacity(t, b.Class())
 
 	below.pull(t, device)

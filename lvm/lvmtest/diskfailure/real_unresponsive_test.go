@@ -3,8 +3,6 @@
 package diskfailure
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,11 +18,7 @@ import (
 func TestUnresponsiveDisk_RealLVM(t *testing.T) {
 	b := reallvm.NewFixture(t).OneAtATime()
 	const group, disk = "nodelvm-silent", "nodelvm-silent-disk"
-	loop := reallvm.MakeDisk(t, "silent", 64)
-	t.Cleanup(func() {
-		reallvm.Tool(t, "losetup", "--detach", loop)
-		hosttest.Must(t, os.Remove(filepath.Join("/dev/shm", reallvm.Group+"-silent")))
-	})
+	loop := reallvm.LoopDisk(t, "silent", 64)
 	reallvm.Tool(t, "dmsetup", "create", "--noudevsync", disk, "--table", "0 131072 linear "+loop+" 0")
 	t.Cleanup(func() {
 		reallvm.Tool(t, "dmsetup", "resume", disk)
@@ -36,8 +30,7 @@ func TestUnresponsiveDisk_RealLVM(t *testing.T) {
 	spec := b.Spec("on the silent disk", 8*lvm.MiB)
 	spec.Class.Group = group
 	v := d.MustCreate(t, spec)
-	whole, err := d.Capacity(t.Context(), spec.Class)
-	hosttest.Must(t, err)
+	whole := d.MustCapacity(t, spec.Class)
 	if whole.Available != 52*lvm.MiB {
 		t.Errorf("capacity before: %+v", whole)
 	}
@@ -70,8 +63,7 @@ func TestUnresponsiveDisk_RealLVM(t *testing.T) {
 	if got, err := d.Lookup(t.Context(), v.ID); err != nil || got != v {
 		t.Errorf("the volume on it: %+v, %v", got, err)
 	}
-	findings, err := d.Health(t.Context())
-	hosttest.Must(t, err)
+	findings := d.Conditions(t)
 	if len(findings) == 0 || findings[0].Type != lvm.ConditionDiskUnresponsive || !strings.Contains(findings[0].Text, "is unresponsive") {
 		t.Errorf("findings %+v", findings)
 	}
@@ -79,15 +71,8 @@ func TestUnresponsiveDisk_RealLVM(t *testing.T) {
 	hosttest.Must(t, d.Delete(t.Context(), other.ID))
 
 	reallvm.Tool(t, "dmsetup", "resume", disk)
-	deadline := time.Now().Add(wait.Limit(time.Minute))
-	for d.MustCapacity(t, spec.Class) != whole {
-		if time.Now().After(deadline) {
-			t.Fatalf("capacity after: %+v, before %+v", d.MustCapacity(t, spec.Class), whole)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	wait.For(t, time.Minute, "the group has its capacity again", func() bool { return d.MustCapacity(t, spec.Class) == whole })
+	d.MustRemove(t, v)
 }
 
 // TestKernelStatus_RealLVM: the driver parses the kernel's status of RAID volumes and pools.
@@ -99,8 +84,8 @@ func TestKernelStatus_RealLVM(t *testing.T) {
 		spec.Class = lvm.Class{Group: b.Group, Layout: layout}
 		d.MustCreate(t, spec)
 	}
-	findings, err := d.Health(t.Context())
-	if hosttest.Must(t, err); len(findings) > 0 {
+	findings := d.Conditions(t)
+	if len(findings) > 0 {
 		t.Errorf("findings %+v", findings)
 	}
 	for _, g := range hosttest.Report(d.Host).Groups {
@@ -111,15 +96,14 @@ func TestKernelStatus_RealLVM(t *testing.T) {
 			t.Errorf("pools %+v", g.Pools)
 		}
 	}
-	volumes, err := d.List(t.Context())
-	hosttest.Must(t, err)
+	volumes := d.Volumes(t)
 	for _, v := range volumes {
 		if v.Class.Layout != lvm.LayoutRAID1 {
 			continue
 		}
 		failLeg(t, v)
-		findings, err := d.Health(t.Context())
-		if hosttest.Must(t, err); !hosttest.HasCondition(findings, lvm.ConditionVolumeDegraded, v.UUID) {
+		findings := d.Conditions(t)
+		if !hosttest.HasCondition(findings, lvm.ConditionVolumeDegraded, v.UUID) {
 			t.Errorf("a leg has failed: %+v", findings)
 		}
 	}

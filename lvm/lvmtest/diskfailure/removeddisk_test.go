@@ -1,6 +1,7 @@
 package diskfailure
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // replaceDevices removes the disks of an LV and its parts while they are active, and adds them again as other devices.
@@ -30,16 +32,9 @@ func replaceDevices(t *testing.T, node *lvmtest.Node, lvs ...string) {
 // onRemovedDisk waits until Health reports the condition of a volume, or no longer does.
 func onRemovedDisk(t *testing.T, d *hosttest.Driver, kind lvm.ConditionType, v lvm.Volume, want bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		found, err := d.Health(t.Context())
-		hosttest.Must(t, err)
-		if hosttest.HasCondition(found, kind, v.UUID) == want {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s of %s: want %v, conditions %+v", kind, v.ID.LV, want, found)
-		}
-	}
+	wait.For(t, time.Minute, fmt.Sprintf("%s of %s becomes %v", kind, v.ID.LV, want), func() bool {
+		return hosttest.HasCondition(d.Conditions(t), kind, v.UUID) == want
+	})
 }
 
 // ran counts the commands that have this option.
@@ -63,21 +58,15 @@ func TestRemovedDiskIsBack(t *testing.T) {
 				spec = b.Thin(name, 8*lvm.MiB, lvm.ID{})
 			}
 			v := d.MustCreate(t, spec)
-			path, err := d.Activate(t.Context(), v.ID, v.UUID)
-			hosttest.Must(t, err)
+			path := d.MustActivate(t, v)
 			volumes, paths = append(volumes, v), append(paths, path)
 		}
 		return node, d, volumes, paths
 	}
-	activate := func(t *testing.T, d *hosttest.Driver, v lvm.Volume) {
-		t.Helper()
-		_, err := d.Activate(t.Context(), v.ID, v.UUID)
-		hosttest.Must(t, err)
-	}
 	t.Run("linear, unused", func(t *testing.T) {
 		node, d, v, _ := start(t, lvm.LayoutLinear, "a")
 		replaceDevices(t, node, v[0].ID.LV)
-		activate(t, d, v[0])
+		d.MustActivate(t, v[0])
 		onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v[0], false)
 		if ran(node, "-an") != 1 {
 			t.Errorf("%d deactivations", ran(node, "-an"))
@@ -88,25 +77,22 @@ func TestRemovedDiskIsBack(t *testing.T) {
 		release := node.Hold(paths[0])
 		replaceDevices(t, node, v[0].ID.LV)
 		onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v[0], true)
-		activate(t, d, v[0]) // its file system is still mounted for another pod
+		d.MustActivate(t, v[0]) // its file system is still mounted for another pod
 		if ran(node, "-an") != 0 {
 			t.Error("the driver deactivates a volume in use")
 		}
 		release()
-		activate(t, d, v[0])
+		d.MustActivate(t, v[0])
 		onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v[0], false)
 	})
 	t.Run("RAID, in use", func(t *testing.T) {
 		node, d, v, paths := start(t, lvm.LayoutRAID1, "a")
 		defer node.Hold(paths[0])()
 		replaceDevices(t, node, v[0].ID.LV+"_rimage_0")
-		for deadline := time.Now().Add(time.Minute); ran(node, "--refresh") == 0; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("the driver does not refresh the volume")
-			}
-			_, err := d.Capacity(t.Context(), v[0].Class) // as csi-provisioner does: a read shows the disk
-			hosttest.Must(t, err)
-		}
+		wait.For(t, time.Minute, "the driver refreshes the volume", func() bool {
+			d.MustCapacity(t, v[0].Class) // as csi-provisioner does: a read shows the disk
+			return ran(node, "--refresh") > 0
+		})
 		onRemovedDisk(t, d, lvm.ConditionVolumeDegraded, v[0], false)
 	})
 	t.Run("thin, another volume of the pool in use", func(t *testing.T) {
@@ -116,13 +102,13 @@ func TestRemovedDiskIsBack(t *testing.T) {
 		for _, v := range v {
 			onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v, true)
 		}
-		activate(t, d, v[1])
+		d.MustActivate(t, v[1])
 		if ran(node, "-an") != 0 {
 			t.Error("the driver deactivates volumes of a pool in use")
 		}
 		release()
-		activate(t, d, v[1])
-		activate(t, d, v[0])
+		d.MustActivate(t, v[1])
+		d.MustActivate(t, v[0])
 		for _, v := range v {
 			onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v, false)
 		}
@@ -133,8 +119,7 @@ func TestRemovedDiskIsBack(t *testing.T) {
 func TestRemovedDiskIsAway(t *testing.T) {
 	node, b, d := hosttest.Started(t)
 	v := d.MustCreate(t, b.Spec("a", 8*lvm.MiB))
-	_, err := d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
+	d.MustActivate(t, v)
 	replaceDevices(t, node, v.ID.LV)
 	node.Change("vg-test", func(g *lvm.Group) {
 		for i := range g.PVs {
@@ -144,8 +129,7 @@ func TestRemovedDiskIsAway(t *testing.T) {
 		}
 	})
 	d.Counted(t, "activation and health", 0, func() {
-		_, err := d.Activate(t.Context(), v.ID, v.UUID)
-		hosttest.Must(t, err)
+		d.MustActivate(t, v)
 		onRemovedDisk(t, d, lvm.ConditionVolumeDataMissing, v, true)
 		onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v, false)
 	})

@@ -28,9 +28,7 @@ func TestHealth(t *testing.T) {
 		t.Helper()
 		var findings []lvm.Condition
 		d.Counted(t, "Health", 0, func() {
-			var err error
-			findings, err = d.Health(t.Context())
-			hosttest.Must(t, err)
+			findings = d.Conditions(t)
 		})
 		for _, f := range findings {
 			if words, expected := want[f.Type]; !expected || !strings.Contains(f.Text, words) || string(f.Group) != b.Group {
@@ -43,8 +41,7 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	device := func(v lvm.Volume) string {
-		path, _, err := d.Device(v.ID, v.UUID)
-		hosttest.Must(t, err)
+		path := d.MustDevice(t, v)
 		return path
 	}
 	check("healthy", nil)
@@ -111,8 +108,7 @@ func TestHealth(t *testing.T) {
 		})
 	}
 	lose(true)
-	findings, err := d.Health(t.Context())
-	hosttest.Must(t, err)
+	findings := d.Conditions(t)
 	if !hosttest.HasCondition(findings, lvm.ConditionPhysicalVolumeMissing, "") || !hosttest.HasCondition(findings, lvm.ConditionVolumeDataMissing, plain.UUID) || hosttest.HasCondition(findings, lvm.ConditionVolumeDataMissing, mirror.UUID) {
 		t.Errorf("a disk is missing: %+v", findings)
 	}
@@ -151,8 +147,7 @@ func TestHealthScope(t *testing.T) {
 		t.Errorf("all is active: %+v", o)
 	}
 	node.SetStatus(poolPath(t, node), "thin-pool", "1 10/1000 2000/2000 - out_of_data_space discard_passdown error_if_no_space - 128")
-	findings, err := d.Health(t.Context())
-	hosttest.Must(t, err)
+	findings := d.Conditions(t)
 	if len(findings) != 1 || findings[0].VG != thin.ID.VG || findings[0].Pool != lvm.DefaultPool {
 		t.Errorf("a full pool: %+v", findings)
 	}
@@ -164,8 +159,7 @@ func TestHealthScope(t *testing.T) {
 		t.Errorf("nothing is active: %+v", o)
 	}
 	hosttest.Must(t, d.Delete(t.Context(), mirror.ID))
-	hosttest.Must(t, d.Delete(t.Context(), thin.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, thin)
 	if o = scope(); o.Groups[thin.ID.VG] || len(o.Volumes) != 0 || len(o.Pools) != 0 || len(o.Groups) == 0 {
 		t.Errorf("no volume is left: %+v", o)
 	}

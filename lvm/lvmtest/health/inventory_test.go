@@ -41,8 +41,7 @@ func TestInventory(t *testing.T) {
 	if len(inv.Snapshots) != 1 || inv.Snapshots[0].ID != sn.ID.String() || inv.Snapshots[0].Source != thin.ID.String() || inv.Snapshots[0].Name != "backup" {
 		t.Errorf("snapshots %+v", inv.Snapshots)
 	}
-	path, _, err := d.Device(thin.ID, thin.UUID)
-	hosttest.Must(t, err)
+	path := d.MustDevice(t, thin)
 	node.SetStatus(path, "thin", "2048 4095")
 	if used := read().Volumes[0].Used; used == nil || *used != lvm.MiB {
 		t.Errorf("used %v", used)

@@ -25,6 +25,15 @@ func WantKind(t testing.TB, what string, err error, kind lvm.Kind) {
 	}
 }
 
+// Refused returns a function that fails the test unless the error of a request is of this kind: Refused(t, "create", kind)(d.Create(...)).
+func Refused(t testing.TB, what string, kind lvm.Kind) func(answer any, err error) {
+	t.Helper()
+	return func(_ any, err error) {
+		t.Helper()
+		WantKind(t, what, err, kind)
+	}
+}
+
 // FindLV finds a logical volume of a group, hidden ones included, or fails the test.
 func FindLV(t testing.TB, g lvm.Group, name string) lvm.LV {
 	t.Helper()

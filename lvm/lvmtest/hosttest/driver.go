@@ -81,17 +81,10 @@ func (d *Driver) Stop(t testing.TB) {
 // WaitWiped waits until no deleted volume holds extents.
 func (d *Driver) WaitWiped(t testing.TB) {
 	t.Helper()
-	deadline := time.Now().Add(wait.Limit(2 * time.Minute))
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+	wait.For(t, 2*time.Minute, "no deleted volume holds extents", func() bool {
 		inv := Report(d.Host)
-		if len(inv.Groups) > 0 && inv.WipeBacklog == 0 && InState(inv, lvm.StateDeleting) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("deleted volumes still hold extents: %+v", inv)
-		}
-		time.Sleep(pause)
-	}
+		return len(inv.Groups) > 0 && inv.WipeBacklog == 0 && InState(inv, lvm.StateDeleting) == 0
+	})
 }
 
 // Report returns what a driver reports of its groups: nothing while it cannot read the disks.
@@ -116,6 +109,45 @@ func (d *Driver) MustCreate(t testing.TB, spec lvm.Spec) lvm.Volume {
 	v, err := d.Create(context.Background(), spec)
 	Must(t, err)
 	return v
+}
+
+// MustActivate activates a volume, and so tags it as ready. It returns its device, or fails the test.
+func (d *Driver) MustActivate(t testing.TB, v lvm.Volume) (device string) {
+	t.Helper()
+	device, err := d.ActivateAs(t.Context(), v.ID, v.UUID, v.Class.Encryption)
+	Must(t, err)
+	return device
+}
+
+// MustDevice returns a volume's device, or fails the test.
+func (d *Driver) MustDevice(t testing.TB, v lvm.Volume) string {
+	t.Helper()
+	device, _, err := d.Device(v.ID, v.UUID)
+	Must(t, err)
+	return device
+}
+
+// MustExtend extends a volume to a size, or fails the test.
+func (d *Driver) MustExtend(t testing.TB, v lvm.Volume, size lvm.Bytes) lvm.Volume {
+	t.Helper()
+	extended, err := d.Extend(t.Context(), v.ID, size, 0)
+	Must(t, err)
+	return extended
+}
+
+// MustRemove deletes a volume, and waits until its extents are free.
+func (d *Driver) MustRemove(t testing.TB, v lvm.Volume) {
+	t.Helper()
+	Must(t, d.Delete(t.Context(), v.ID))
+	d.WaitWiped(t)
+}
+
+// Conditions returns what Health finds.
+func (d *Driver) Conditions(t testing.TB) []lvm.Condition {
+	t.Helper()
+	found, err := d.Health(t.Context())
+	Must(t, err)
+	return found
 }
 
 // MustCapacity returns the capacity for a class.

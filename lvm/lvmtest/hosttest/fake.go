@@ -80,6 +80,16 @@ func StartDriver(t testing.TB, node *lvmtest.Node, cfg lvm.Config) *Driver {
 	return d
 }
 
+// StartOn starts a driver of the test's cluster on a machine; the node provides what the machine lacks. It ends with the test.
+func StartOn(t testing.TB, node *lvmtest.Node, cfg lvm.Config, m lvm.Machine) *Driver {
+	t.Helper()
+	d := &Driver{}
+	d.Host = node.HostOn(d.Config(cfg), m)
+	Must(t, d.Start(t.Context()))
+	t.Cleanup(func() { d.Stop(t) })
+	return d
+}
+
 // Config returns cfg for a driver in the test's cluster that records each command.
 func (d *Driver) Config(cfg lvm.Config) lvm.Config {
 	cfg.Cluster = Cluster

@@ -19,12 +19,10 @@ func TestAdopt(t *testing.T) {
 	} {
 		t.Run(string(class.Layout), func(t *testing.T) {
 			node := lvmtest.NewNode(lvmtest.Group{Name: "vg", Disks: slices.Repeat([]lvm.Bytes{lvm.GiB}, 6)})
-			host := node.Start(t, lvm.Config{Cluster: hosttest.Cluster})
+			host := hosttest.StartDriver(t, node, lvm.Config{})
 			class.Group = "vg"
-			made, err := host.Create(t.Context(), lvm.Spec{Name: "a", Class: class, Required: 60 * lvm.MiB})
-			hosttest.Must(t, err)
-			_, err = host.Activate(t.Context(), made.ID, made.UUID) // tags it as ready
-			hosttest.Must(t, err)
+			made := host.MustCreate(t, lvm.Spec{Name: "a", Class: class, Required: 60 * lvm.MiB})
+			host.MustActivate(t, made) // tags it as ready
 			hosttest.Untag(node, "vg", made.ID.LV)
 			if all, err := host.ManagedVolumes(t.Context()); err != nil || len(all.Owned) != 0 || !all.Groups[made.ID.VG] {
 				t.Fatalf("without tags it is a managed volume: %+v, %v", all, err)
@@ -52,21 +50,19 @@ func TestAdopt(t *testing.T) {
 // TestAdoptRefuses: Adopt refuses what is part of something else, and changes nothing.
 func TestAdoptRefuses(t *testing.T) {
 	node := lvmtest.NewNode(lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{lvm.GiB, lvm.GiB}})
-	host := node.Start(t, lvm.Config{Cluster: hosttest.Cluster})
-	class := lvm.Class{Group: "vg", Layout: lvm.LayoutThin}
-	origin, err := host.Create(t.Context(), lvm.Spec{Name: "a", Class: class, Required: 60 * lvm.MiB})
-	hosttest.Must(t, err)
-	snapshot, err := host.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "s", Source: origin.ID})
-	hosttest.Must(t, err)
+	host := hosttest.StartDriver(t, node, lvm.Config{})
+	create := func(name string, layout lvm.Layout) lvm.Volume {
+		return host.MustCreate(t, lvm.Spec{Name: name, Class: lvm.Class{Group: "vg", Layout: layout}, Required: 60 * lvm.MiB})
+	}
+	origin := create("a", lvm.LayoutThin)
+	snapshot := host.MustSnapshot(t, "s", origin.ID)
 	hosttest.Untag(node, "vg", origin.ID.LV)
 	node.Change("vg", func(g *lvm.Group) {
 		g.LVs = append(g.LVs, lvm.LV{UUID: "c", Name: "cached", Extents: 1, Type: "cache", Segments: []lvm.Segment{{Extents: 1, Type: "cache"}}},
 			lvm.LV{UUID: "d", Name: "s-mine", Extents: 1, Type: "linear", Segments: []lvm.Segment{{Extents: 1, Type: "linear"}}})
 	})
-	going, err := host.Create(t.Context(), lvm.Spec{Name: "going", Class: lvm.Class{Group: "vg", Layout: lvm.LayoutLinear}, Required: 60 * lvm.MiB})
-	hosttest.Must(t, err)
-	_, err = host.Activate(t.Context(), going.ID, going.UUID) // tags it as ready
-	hosttest.Must(t, err)
+	going := create("going", lvm.LayoutLinear)
+	host.MustActivate(t, going) // tags it as ready
 	node.Change("vg", func(g *lvm.Group) {
 		lv := &g.LVs[slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == going.ID.LV })]
 		lv.Tags[slices.Index(lv.Tags, "nodelvm.state=ready")] = "nodelvm.state=deleting"
@@ -77,26 +73,22 @@ func TestAdoptRefuses(t *testing.T) {
 		"cached": lvm.KindConflict, "s-mine": lvm.KindConflict, snapshot.ID.LV: lvm.KindConflict,
 		going.ID.LV: lvm.KindNotFound, // the driver wipes it
 	} {
-		_, err := host.Adopt(t.Context(), "vg", name, "mine", "")
-		hosttest.WantKind(t, name, err, kind)
+		hosttest.Refused(t, name, kind)(host.Adopt(t.Context(), "vg", name, "mine", ""))
 	}
 	if after := node.Group("vg").Seqno; after != before {
 		t.Errorf("the group changed %d times", after-before)
 	}
-	open, err := host.Create(t.Context(), lvm.Spec{Name: "open", Class: lvm.Class{Group: "vg", Layout: lvm.LayoutLinear}, Required: 60 * lvm.MiB})
-	hosttest.Must(t, err)
-	device, err := host.Activate(t.Context(), open.ID, open.UUID)
-	hosttest.Must(t, err)
+	open := create("open", lvm.LayoutLinear)
+	device := host.MustActivate(t, open)
 	hosttest.Untag(node, "vg", open.ID.LV)
 	release := node.Hold(device)
-	_, err = host.Adopt(t.Context(), "vg", open.ID.LV, "mine", "")
+	_, err := host.Adopt(t.Context(), "vg", open.ID.LV, "mine", "")
 	hosttest.WantKind(t, "an open one", err, lvm.KindInUse)
 	if err != nil && (!strings.Contains(err.Error(), "cannot be adopted") || strings.Contains(err.Error(), "deleted")) {
 		t.Errorf("an open one: %v", err)
 	}
 	release()
-	_, err = host.Adopt(t.Context(), "other", "a", "mine", "")
-	hosttest.WantKind(t, "another group", err, lvm.KindNotFound)
+	hosttest.Refused(t, "another group", lvm.KindNotFound)(host.Adopt(t.Context(), "other", "a", "mine", ""))
 	elsewhere := node.Start(t, lvm.Config{Cluster: "another"})
 	all, err := elsewhere.ManagedVolumes(t.Context())
 	if err != nil || len(all.Owned) != 1 || !all.Owned[0].Foreign || !all.Owned[0].Snapshot {

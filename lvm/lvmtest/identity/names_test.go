@@ -31,8 +31,7 @@ func TestNamesOfRemovedVolumes(t *testing.T) {
 			most = 2
 		}
 		d.Counted(t, what, most, func() {
-			hosttest.Must(t, d.Delete(t.Context(), v.ID))
-			d.WaitWiped(t)
+			d.MustRemove(t, v)
 		})
 		// The driver removes the names after the commit that WaitWiped sees.
 		if !wait.Holds(wait.Limit(10*time.Second), func() bool { return slices.Equal(node.Names(), kept) }) {

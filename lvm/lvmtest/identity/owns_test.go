@@ -16,10 +16,9 @@ func TestOwnsRenamedVolume(t *testing.T) {
 	d := hosttest.OnFake(node).OneAtATime().Start(t)
 	v := d.MustCreate(t, lvm.Spec{Name: usualName, Class: lvm.Class{Group: "vg-test", Layout: lvm.LayoutLinear}, Required: 8 * lvm.MiB})
 	other := d.MustCreate(t, lvm.Spec{Name: otherName, Class: lvm.Class{Group: "vg-test", Layout: lvm.LayoutLinear}, Required: 8 * lvm.MiB})
-	path, err := d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
+	path := d.MustActivate(t, v)
 	var minor uint32
-	_, err = fmt.Sscanf(path, "/dev/dm-%d", &minor)
+	_, err := fmt.Sscanf(path, "/dev/dm-%d", &minor)
 	hosttest.Must(t, err)
 	for _, name := range []string{v.ID.LV, "kept"} {
 		node.Rename("vg-test", v.ID.LV, name)

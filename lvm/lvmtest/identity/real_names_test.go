@@ -99,8 +99,7 @@ func TestDeviceNames_RealLVM(t *testing.T) {
 			if there := len(hostNames(t, reallvm.Group)) > 0; there != udev {
 				t.Errorf("with udev %v, a volume has the names %q in /dev", udev, hostNames(t, reallvm.Group))
 			}
-			device, _, err := d.Device(first.ID, first.UUID)
-			hosttest.Must(t, err)
+			device := d.MustDevice(t, first)
 			if info, err := os.Stat(device); err != nil || info.Mode()&os.ModeDevice == 0 {
 				t.Errorf("the device of a pod's mounted volume, %s: %v", device, err)
 			}
@@ -213,8 +212,7 @@ func TestStaleDeviceNames_RealLVM(t *testing.T) {
 	if !slices.Contains(hostNames(t, reallvm.Group), "/dev/"+reallvm.Group+"/"+kept.ID.LV) {
 		t.Errorf("an admin's lvchange --refresh does not create the volume's name: /dev has %q", hostNames(t, reallvm.Group))
 	}
-	hosttest.Must(t, next.Delete(t.Context(), kept.ID))
-	next.WaitWiped(t)
+	next.MustRemove(t, kept)
 	checkHostNames(t, "after its deletion", reallvm.Group)
 	hostLVM(t, "lvremove", "-y", reallvm.Group+"/by-hand")
 }
@@ -232,8 +230,7 @@ func TestDeviceDirWithoutDevices_RealLVM(t *testing.T) {
 	t.Cleanup(func() { hosttest.Must(t, unix.Unmount(etc, 0)) })
 	d := reallvm.StartDriver(t, dir)
 	v := d.MustCreate(t, b.Light("v", 8*lvm.MiB))
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 	d.Stop(t)
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	hosttest.Must(t, err)

@@ -145,8 +145,7 @@ func TestTenantGroup_RealLVM(t *testing.T) {
 	d := b.Start(t)
 	victim := d.MustCreate(t, b.Light("victim", 8*lvm.MiB))
 	attacker := d.MustCreate(t, b.Light("attacker", 48*lvm.MiB))
-	volume, _, err := d.Device(attacker.ID, attacker.UUID)
-	hosttest.Must(t, err)
+	volume := d.MustDevice(t, attacker)
 	d = b.Start(t) // both are tagged as ready: no later commit changes what the test compares
 	real, _ := reallvm.FindGroup(reallvm.ReadDisks(t), reallvm.Group)
 	claims := map[string]func(string) string{
@@ -214,8 +213,7 @@ func checkIgnored(t *testing.T, d *hosttest.Driver, b hosttest.Fixture, victim l
 	if v := d.MustCreate(t, spec); string(v.Group) != b.Group || v.ID.VG != victim.ID.VG {
 		t.Errorf("the next volume is in %s: %+v", v.Group, v)
 	} else {
-		hosttest.Must(t, d.Delete(t.Context(), v.ID))
-		d.WaitWiped(t)
+		d.MustRemove(t, v)
 	}
 	checkNotInReport(t, device)
 }

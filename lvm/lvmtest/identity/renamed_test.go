@@ -25,8 +25,7 @@ func TestRenamedVolume(t *testing.T) {
 				d := hosttest.OnFake(node).OneAtATime().Start(t)
 				spec := lvm.Spec{Name: name, Class: lvm.Class{Group: "vg-test", Layout: layout}, Required: 8 * lvm.MiB}
 				v := d.MustCreate(t, spec)
-				_, err := d.Activate(t.Context(), v.ID, v.UUID)
-				hosttest.Must(t, err)
+				d.MustActivate(t, v)
 				node.Rename("vg-test", v.ID.LV, "kept")
 				before := node.Group("vg-test")
 				refused := func(what string, err error, kind lvm.Kind) {
@@ -36,7 +35,7 @@ func TestRenamedVolume(t *testing.T) {
 					}
 				}
 				refused("delete", d.Delete(t.Context(), v.ID), lvm.KindConflict)
-				_, err = d.Create(t.Context(), spec)
+				_, err := d.Create(t.Context(), spec)
 				refused("create", err, lvm.KindExists)
 				_, err = d.Activate(t.Context(), v.ID, v.UUID)
 				refused("activate", err, lvm.KindConflict)
@@ -50,7 +49,7 @@ func TestRenamedVolume(t *testing.T) {
 					_, err = d.Create(t.Context(), hosttest.OnFake(node).Thin("copy", 0, v.ID))
 					refused("copy", err, lvm.KindConflict)
 				}
-				hosttest.WantKind(t, "look for a volume called kept", func() error { _, err := d.Lookup(t.Context(), lvm.ID{VG: v.ID.VG, LV: "kept"}); return err }(), lvm.KindConflict)
+				hosttest.Refused(t, "look for a volume called kept", lvm.KindConflict)(d.Lookup(t.Context(), lvm.ID{VG: v.ID.VG, LV: "kept"}))
 				if all := d.Volumes(t); !slices.Equal(all, []lvm.Volume{v}) {
 					t.Errorf("listed %+v, want %+v", all, v)
 				}
@@ -61,9 +60,8 @@ func TestRenamedVolume(t *testing.T) {
 				if again := d.MustCreate(t, spec); again != v {
 					t.Errorf("renamed back it is %+v, want %+v", again, v)
 				}
-				hosttest.Must(t, d.Delete(t.Context(), v.ID))
-				d.WaitWiped(t)
-				hosttest.WantKind(t, "look for it", func() error { _, err := d.Lookup(t.Context(), v.ID); return err }(), lvm.KindNotFound)
+				d.MustRemove(t, v)
+				hosttest.Refused(t, "look for it", lvm.KindNotFound)(d.Lookup(t.Context(), v.ID))
 			})
 		}
 	}
@@ -96,12 +94,9 @@ func TestRenamedSnapshot(t *testing.T) {
 	sn := d.MustSnapshot(t, "s", v.ID)
 	node.Rename("vg-test", sn.ID.LV, "kept")
 	hosttest.WantKind(t, "delete", d.DeleteSnapshot(t.Context(), sn.ID), lvm.KindConflict)
-	_, err := d.LookupSnapshot(t.Context(), sn.ID)
-	hosttest.WantKind(t, "lookup", err, lvm.KindConflict)
-	_, err = d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "s", Source: v.ID})
-	hosttest.WantKind(t, "take it again", err, lvm.KindExists)
-	_, err = d.Create(t.Context(), b.Thin("copy", 0, sn.ID))
-	hosttest.WantKind(t, "copy it", err, lvm.KindConflict)
+	hosttest.Refused(t, "lookup", lvm.KindConflict)(d.LookupSnapshot(t.Context(), sn.ID))
+	hosttest.Refused(t, "take it again", lvm.KindExists)(d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "s", Source: v.ID}))
+	hosttest.Refused(t, "copy it", lvm.KindConflict)(d.Create(t.Context(), b.Thin("copy", 0, sn.ID)))
 	node.Rename("vg-test", "kept", sn.ID.LV)
 	hosttest.Must(t, d.DeleteSnapshot(t.Context(), sn.ID))
 }
@@ -110,8 +105,7 @@ func TestRenamedSnapshot(t *testing.T) {
 func TestRenamedAdopted(t *testing.T) {
 	node, b, d := hosttest.Started(t)
 	v := d.MustCreate(t, b.Light(usualName, 8*lvm.MiB))
-	_, err := d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
+	d.MustActivate(t, v)
 	node.Rename("vg-test", v.ID.LV, "theirs")
 	hosttest.Untag(node, "vg-test", "theirs")
 	adopted, err := d.Adopt(t.Context(), "vg-test", "theirs", "adopted-1", "")

@@ -30,52 +30,9 @@ func TestExtentsTakenBeforeCommand(t *testing.T) {
 	})
 }
 
-// TestFaultAtEachCommand fails each LVM command of a volume's life in turn, in each way, and repeats the failed request: in the end
-// everything is as without the fault.
-func TestFaultAtEachCommand(t *testing.T) {
-	for _, fault := range []lvmtest.Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}} {
-		for call := 0; ; call++ {
-			fault.Call = call
-			tripped := true
-			t.Run(fmt.Sprintf("%+v", fault), func(t *testing.T) {
-				node, b, d := hosttest.Started(t)
-				node.Fail(fault)
-				again(t, func() error { _, err := d.Create(t.Context(), b.Spec("a", 8*lvm.MiB)); return err })
-				v := d.MustCreate(t, b.Spec("a", 8*lvm.MiB))
-				if v.State != lvm.StateReady || v.Size != 8*lvm.MiB {
-					t.Errorf("created %+v", v)
-				}
-				if n := len(node.Group("vg-test").LVs); n != 1 {
-					t.Errorf("%d volumes exist", n)
-				}
-				node.Change("vg-test", func(g *lvm.Group) { g.Seqno++ })
-				again(t, func() error { return d.Delete(t.Context(), v.ID) })
-				d.WaitWiped(t)
-				b.CleanUp(t)
-				tripped = node.Tripped()
-			})
-			if !tripped {
-				if call < 3 {
-					t.Errorf("the whole life took %d commands, so too few faults were tried", call)
-				}
-				break
-			}
-		}
-	}
-}
-
-// again repeats a request that the fault made fail.
-func again(t *testing.T, do func() error) {
-	t.Helper()
-	if err := do(); err != nil {
-		t.Logf("failed with: %v", err)
-		hosttest.Must(t, do())
-	}
-}
-
-// TestFaultAtEachCommandOfLifecycle fails each LVM command in turn, in each way, in a life with every operation. It repeats what failed, every
+// TestFaultAtEachCommand fails each LVM command in turn, in each way, in a life with every operation. It repeats what failed, every
 // other time after a restart. In the end no volume is left, and no device is suspended.
-func TestFaultAtEachCommandOfLifecycle(t *testing.T) {
+func TestFaultAtEachCommand(t *testing.T) {
 	for _, layout := range []lvm.Layout{lvm.LayoutLinear, lvm.LayoutStriped, lvm.LayoutRAID1, lvm.LayoutThin} {
 		for _, fault := range []lvmtest.Fault{{}, {Late: true}, {Killed: true}, {Late: true, Killed: true}, {Half: true}, {MessagesCounted: true}} {
 			for call, tripped := 0, true; tripped; call++ {

@@ -45,28 +45,22 @@ func markedNode(t *testing.T) (*lvmtest.Node, *markRecorder, *hosttest.Driver) {
 	t.Helper()
 	node := hosttest.NewNode()
 	recorder := &markRecorder{Kernel: node.Kernel(), node: node, ends: map[lvm.Bytes]string{}}
-	d := &hosttest.Driver{}
-	d.Host = node.HostOn(d.Config(hosttest.Unsettled), lvm.Machine{Kernel: recorder})
-	hosttest.Must(t, d.Start(t.Context()))
-	t.Cleanup(func() { d.Stop(t) })
-	return node, recorder, d
+	return node, recorder, hosttest.StartOn(t, node, hosttest.Unsettled, lvm.Machine{Kernel: recorder})
 }
 
 // TestFormatMarkIsWrittenBeforeReady: a volume that the driver may format has its mark before any commit tags it as ready, at the place that
 // its tag names; a raw volume, which shows each byte, and a copy have none.
 func TestFormatMarkIsWrittenBeforeReady(t *testing.T) {
-	_, recorder, d := markedNode(t)
-	raw := hosttest.OnFake(recorder.node).Spec("raw", 8*lvm.MiB)
+	node, recorder, d := markedNode(t)
+	b := hosttest.OnFake(node)
+	raw, encrypted, thin := b.Spec("raw", 8*lvm.MiB), b.Spec("encrypted", 8*lvm.MiB), b.Thin("thin", 16*lvm.MiB, lvm.ID{})
 	raw.Block = true
-	thin := hosttest.OnFake(recorder.node).Spec("thin", 16*lvm.MiB)
-	thin.Class = lvm.Class{Group: thin.Class.Group, Layout: lvm.LayoutThin}
-	encrypted := hosttest.OnFake(recorder.node).Spec("encrypted", 8*lvm.MiB)
 	encrypted.Block, encrypted.Class.Encryption = true, lvm.EncryptionLUKS2
 	for _, test := range []struct {
 		spec lvm.Spec
 		mark lvm.Bytes
 	}{
-		{hosttest.OnFake(recorder.node).Spec("plain", 12*lvm.MiB), lvm.FormatMarkOffset(12 * lvm.MiB)},
+		{b.Spec("plain", 12*lvm.MiB), lvm.FormatMarkOffset(12 * lvm.MiB)},
 		{thin, lvm.FormatMarkOffset(16 * lvm.MiB)},
 		{encrypted, lvm.FormatMarkOffset(24 * lvm.MiB)},
 		{raw, 0},
@@ -78,16 +72,13 @@ func TestFormatMarkIsWrittenBeforeReady(t *testing.T) {
 		if zeroed := test.spec.Block; !zeroed && len(recorder.ends) > 0 {
 			t.Errorf("%s: a mark is written before a pod or a batch needs it", test.spec.Name)
 		}
-		_, err := d.ActivateAs(t.Context(), v.ID, v.UUID, test.spec.Class.Encryption)
-		hosttest.Must(t, err)
+		d.MustActivate(t, v)
 		if tags := recorder.ends[test.mark]; (test.mark != 0) != (tags != "") || strings.Contains(tags, lvm.StateTag(lvm.StateReady)) || len(recorder.ends) > 1 {
 			t.Errorf("%s: marks with these tags: %v", test.spec.Name, recorder.ends)
 		}
 		clear(recorder.ends)
 	}
-	origin, err := d.List(t.Context())
-	hosttest.Must(t, err)
-	for _, v := range origin {
+	for _, v := range d.Volumes(t) {
 		if v.Name != "thin" {
 			continue
 		}
@@ -114,8 +105,7 @@ func TestVolumeWithoutItsFormatMarkIsNotReady(t *testing.T) {
 		t.Errorf("a volume without a mark waits for one with one: %v", err)
 	}
 	recorder.fail = false
-	_, err := d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
+	d.MustActivate(t, v)
 	if tags := hosttest.StateTags(node, "vg-test"); tags["ready"] != 2 {
 		t.Errorf("tags on the disks: %v, want 2 ready", tags)
 	}
@@ -124,11 +114,9 @@ func TestVolumeWithoutItsFormatMarkIsNotReady(t *testing.T) {
 // TestCompletedVolumeGetsItsFormatMark: the driver that completes the volume of a killed one writes the mark after it has blanked the
 // volume's end, where the mark is.
 func TestCompletedVolumeGetsItsFormatMark(t *testing.T) {
-	node, next, v, zeroes := successor(t)
+	node, _, v, zeroes := successor(t)
 	recorder := &markRecorder{Kernel: zeroes, node: node, ends: map[lvm.Bytes]string{}}
-	next.Host = node.HostOn(next.Config(hosttest.Unsettled), lvm.Machine{Kernel: recorder})
-	hosttest.Must(t, next.Start(t.Context()))
-	defer next.Stop(t)
+	hosttest.StartOn(t, node, hosttest.Unsettled, lvm.Machine{Kernel: recorder})
 	if tags := recorder.ends[v.FormatMark]; !strings.Contains(tags, lvm.StateTag(lvm.StateCreating)) || len(zeroes.Spans()) != 2 {
 		t.Errorf("marks %v after zeroing %q", recorder.ends, zeroes.Spans())
 	}

@@ -32,8 +32,7 @@ func TestPeersFitTogetherOrNotAtAll(t *testing.T) {
 	if c := d.MustCapacity(t, b.Class()).Available; c != 0 {
 		t.Errorf("with capacity reserved for the peer, %s are free", c)
 	}
-	_, err = d.Create(t.Context(), b.Spec("other", lvmtest.ExtentSize))
-	hosttest.WantKind(t, "another pod's volume in the reserved capacity", err, lvm.KindInsufficientCapacity)
+	hosttest.Refused(t, "another pod's volume in the reserved capacity", lvm.KindInsufficientCapacity)(d.Create(t.Context(), b.Spec("other", lvmtest.ExtentSize)))
 	_, err = d.CreateWithPeers(t.Context(), second, []lvm.Spec{first})
 	hosttest.Must(t, err)
 	d.Counted(t, "both again", 0, func() {

@@ -28,8 +28,7 @@ func TestReadyBatch(t *testing.T) {
 		t.Errorf("of five new volumes %d are listed, %v", len(listed), err)
 	}
 	d.Counted(t, "the first use", 1, func() {
-		_, err := d.Activate(t.Context(), volumes[2].ID, volumes[2].UUID)
-		hosttest.Must(t, err)
+		d.MustActivate(t, volumes[2])
 	})
 	if tags := hosttest.StateTags(node, "vg-test"); tags["ready"] != 5 {
 		t.Errorf("tags on the disks: %v, want 5 ready", tags)
@@ -58,8 +57,7 @@ func TestReadyCommitFails(t *testing.T) {
 		if late != (err == nil) {
 			t.Errorf("activation with a failing ready commit (late: %v): %v", late, err)
 		}
-		_, err = d.Activate(t.Context(), v.ID, v.UUID)
-		hosttest.Must(t, err)
+		d.MustActivate(t, v)
 		if tags := hosttest.StateTags(node, "vg-test"); tags["ready"] != 1 {
 			t.Errorf("tags on the disks: %v, want 1 ready", tags)
 		}
@@ -79,8 +77,7 @@ func TestReadyCommitWaitsForMissingPV(t *testing.T) {
 	}
 	putBack()
 	next := hosttest.StartDriver(t, node, hosttest.Unsettled)
-	_, err := next.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
+	next.MustActivate(t, v)
 	if tags := hosttest.StateTags(node, "vg-test"); tags["ready"] != 1 {
 		t.Errorf("tags with the disk back: %v, want 1 ready", tags)
 	}

@@ -17,8 +17,7 @@ func TestStartResumesManagedDevices_RealLVM(t *testing.T) {
 	b := reallvm.NewFixture(t).OneAtATime()
 	d := b.Start(t)
 	v := d.MustCreate(t, b.Spec("suspended", 8*lvm.MiB))
-	device, _, err := d.Device(v.ID, v.UUID)
-	hosttest.Must(t, err)
+	device := d.MustDevice(t, v)
 	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "foreign", reallvm.Group)
 	foreign := strings.ReplaceAll(reallvm.Admin(t, "lvs", "--noheadings", "-o", "lv_uuid", reallvm.Group+"/foreign"), "-", "")
 	foreign = lvmtest.DeviceUUID(string(v.ID.VG), foreign)
@@ -51,6 +50,5 @@ func TestOriginWithSnapshotIsNotDeleted_RealLVM(t *testing.T) {
 		t.Error(err)
 	}
 	b.Admin(t, "lvremove", "-y", reallvm.Group+"/admins-snapshot")
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, v)
 }

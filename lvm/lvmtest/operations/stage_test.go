@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 )
@@ -36,12 +35,10 @@ func (r timed) Run(ctx context.Context, argv []string) ([]byte, error) {
 }
 
 // startTimed starts a driver on a node with capacity for many volumes.
-func startTimed(t testing.TB, settleAfter time.Duration) (*lvmtest.Node, *host.Host) {
+func startTimed(t testing.TB, settleAfter time.Duration) (*lvmtest.Node, *hosttest.Driver) {
 	t.Helper()
 	node := lvmtest.NewNode(lvmtest.Group{Name: "vg-test", Disks: []lvm.Bytes{10 * lvm.GiB}})
-	h := node.HostOn(lvm.Config{Cluster: hosttest.Cluster, ReadyDelay: settleAfter, CacheTTL: -1}, lvm.Machine{Runner: timed{node.Runner()}})
-	hosttest.Must(t, h.Start(t.Context()))
-	return node, h
+	return node, hosttest.StartOn(t, node, lvm.Config{ReadyDelay: settleAfter, CacheTTL: -1}, lvm.Machine{Runner: timed{node.Runner()}})
 }
 
 // TestStagePrecedesQueuedCreates: staging a new volume waits for the command in flight, not for the creates that wait for the group;
@@ -51,12 +48,10 @@ func TestStagePrecedesQueuedCreates(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			node, h := startTimed(t, time.Hour)
 			b := hosttest.OnFake(node)
-			v, err := h.Create(t.Context(), b.Spec("staged", 8*lvm.MiB))
-			hosttest.Must(t, err)
+			v := h.MustCreate(t, b.Spec("staged", 8*lvm.MiB))
 			most := createTime + changeTime
 			if !active {
-				_, err := h.Activate(t.Context(), v.ID, v.UUID)
-				hosttest.Must(t, err)
+				h.MustActivate(t, v)
 				b.Admin(t, "lvchange", "-an", "--", "vg-test/"+v.ID.LV)
 			}
 			var creates sync.WaitGroup
@@ -70,8 +65,7 @@ func TestStagePrecedesQueuedCreates(t *testing.T) {
 			}
 			time.Sleep(createTime / 2)
 			began := time.Now()
-			_, err = h.Activate(t.Context(), v.ID, v.UUID)
-			hosttest.Must(t, err)
+			h.MustActivate(t, v)
 			if took := time.Since(began); took > most {
 				t.Errorf("with 20 creates in the queue, staging a volume (active: %v) took %s, want at most %s", active, took, most)
 			}
@@ -89,8 +83,7 @@ func TestStagesDoNotStarveCreates(t *testing.T) {
 		ended := make(chan struct{})
 		var stages sync.WaitGroup
 		for i := range 4 {
-			v, err := h.Create(t.Context(), b.Spec(fmt.Sprintf("restaged-%d", i), 8*lvm.MiB))
-			hosttest.Must(t, err)
+			v := h.MustCreate(t, b.Spec(fmt.Sprintf("restaged-%d", i), 8*lvm.MiB))
 			stages.Go(func() {
 				for {
 					select {
@@ -109,8 +102,7 @@ func TestStagesDoNotStarveCreates(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		began := time.Now()
-		_, err := h.Create(t.Context(), b.Spec("patient", 8*lvm.MiB))
-		hosttest.Must(t, err)
+		h.MustCreate(t, b.Spec("patient", 8*lvm.MiB))
 		if took, most := time.Since(began), 2*(createTime+changeTime); took > most {
 			t.Errorf("while others are staged all the time, a create took %s, want at most %s", took, most)
 		}
@@ -129,7 +121,7 @@ type burst struct {
 const pods = 60
 
 // run runs a burst. It returns when each volume was created, and how long its stage waited, in order.
-func (c burst) run(t *testing.T, b hosttest.Fixture, h *host.Host) (answered, waits []time.Duration) {
+func (c burst) run(t *testing.T, b hosttest.Fixture, h *hosttest.Driver) (answered, waits []time.Duration) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	began := time.Now()

@@ -1,7 +1,6 @@
 package operations
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"testing"
@@ -32,13 +31,10 @@ func TestVGAppearsAfterStart(t *testing.T) {
 	}
 	plug()
 	next.WaitWiped(t)
-	for deadline := time.Now().Add(wait.Limit(time.Minute)); ; time.Sleep(5 * time.Millisecond) {
-		if m := hosttest.Report(next.Host); hosttest.InState(m, lvm.StateReady) == 1 && hosttest.InState(m, lvm.StateCreating) == 0 {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("after the disks appeared: %v", m.Volumes)
-		}
-	}
+	wait.For(t, time.Minute, "after the disks appeared the created volume is ready", func() bool {
+		m := hosttest.Report(next.Host)
+		return hosttest.InState(m, lvm.StateReady) == 1 && hosttest.InState(m, lvm.StateCreating) == 0
+	})
 	if now, err := next.Lookup(t.Context(), kept.ID); err != nil || now != kept {
 		t.Errorf("the created volume %+v became %+v, %v", kept, now, err)
 	}
@@ -56,8 +52,7 @@ func TestUnfinishedVolumeInUse(t *testing.T) {
 	}
 	release()
 	wait.For(t, time.Minute, "the driver completes it after it is closed", func() bool { return hosttest.StateTags(node, "vg-test")["ready"] == 1 })
-	_, err = d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
+	d.MustActivate(t, v)
 	hosttest.Must(t, d.Close(t.Context()))
 }
 
@@ -79,14 +74,10 @@ func (f *flushing) Sync(paths []string) error {
 func TestStartFlushes(t *testing.T) {
 	node := hosttest.NewNode()
 	f := &flushing{Kernel: node.Kernel()}
-	h := node.HostOn(lvm.Config{Cluster: hosttest.Cluster}, lvm.Machine{Kernel: f})
-	hosttest.Must(t, h.Start(t.Context()))
-	defer func() { hosttest.Must(t, h.Close(context.Background())) }()
-	s, err := node.Reader().Read(t.Context())
-	hosttest.Must(t, err)
+	hosttest.StartOn(t, node, lvm.Config{}, lvm.Machine{Kernel: f})
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, g := range s.Groups {
+	for _, g := range node.Groups() {
 		for _, pv := range g.PVs {
 			if !slices.Contains(f.disks, pv.Device) {
 				t.Errorf("%s was not flushed", pv.Device)
@@ -101,23 +92,20 @@ func TestStartRemovesNothingWhilePVMissing(t *testing.T) {
 	node, b, d := hosttest.Started(t)
 	source := d.MustCreate(t, b.Thin("source", 8*lvm.MiB, lvm.ID{}))
 	half := d.MustCreate(t, b.Thin("half", 8*lvm.MiB, source.ID))
-	sn, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "s", Source: source.ID})
-	hosttest.Must(t, err)
+	sn := d.MustSnapshot(t, "s", source.ID)
 	gone := d.MustCreate(t, b.Spec("gone", 8*lvm.MiB))
 	release := node.HoldWipes()
 	hosttest.Must(t, d.Delete(t.Context(), gone.ID))
 	hosttest.Must(t, d.Close(t.Context()))
 	release()
-	lost := lvm.PV{}
 	node.Change("vg-test", func(g *lvm.Group) {
 		for i := range g.LVs {
 			if name := g.LVs[i].Name; name == half.ID.LV || name == sn.ID.LV {
 				g.LVs[i].Tags[slices.Index(g.LVs[i].Tags, "nodelvm.state=ready")] = "nodelvm.state=creating"
 			}
 		}
-		lost = g.PVs[5]
-		g.PVs[5].Missing, g.PVs[5].Device = true, ""
 	})
+	putBack := node.LoseDisk("vg-test", 5)
 	before := len(node.Commands())
 	d = b.Start(t)
 	time.Sleep(300 * time.Millisecond)
@@ -126,7 +114,7 @@ func TestStartRemovesNothingWhilePVMissing(t *testing.T) {
 			t.Errorf("with a missing disk, a start runs %s %q", c.Name, c.Args)
 		}
 	}
-	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5] = lost })
+	putBack()
 	d.WaitWiped(t)
 	wait.For(t, time.Minute, "with the disk back, the leftovers go", func() bool { return hosttest.StateTags(node, "vg-test")["creating"] == 0 })
 }
@@ -136,25 +124,13 @@ func TestStartRemovesNothingWhilePVMissing(t *testing.T) {
 func TestUnfinishedWithLostDisk(t *testing.T) {
 	node, d, v, zeroes := successor(t)
 	b := hosttest.OnFake(node)
-	lost := ""
-	lose := func(is bool) {
-		node.Change("vg-test", func(g *lvm.Group) {
-			pv := &g.PVs[5]
-			if pv.Missing = is; is {
-				lost, pv.Device = pv.Device, ""
-			} else {
-				pv.Device = lost
-			}
-		})
-	}
-	lose(true)
+	putBack := node.LoseDisk("vg-test", 5)
 	hosttest.Must(t, d.Start(t.Context()))
 	if len(zeroes.Spans()) > 0 {
 		t.Errorf("with a missing disk, %q were zeroed", zeroes.Spans())
 	}
-	_, err := d.Create(t.Context(), b.Spec("v", 64*lvm.MiB))
-	hosttest.WantKind(t, "the same request", err, lvm.KindBusy)
-	lose(false)
+	hosttest.Refused(t, "the same request", lvm.KindBusy)(d.Create(t.Context(), b.Spec("v", 64*lvm.MiB)))
+	putBack()
 	if now := d.MustCreate(t, b.Spec("v", 64*lvm.MiB)); now != v {
 		t.Errorf("the created volume %+v became %+v", v, now)
 	}
@@ -166,8 +142,7 @@ func TestStartResumesManagedDevices(t *testing.T) {
 	node, b, d := hosttest.Started(t)
 	v := d.MustCreate(t, b.Spec("a", 8*lvm.MiB))
 	d.MustCreate(t, b.Spec("b", 8*lvm.MiB))
-	device, _, err := d.Device(v.ID, v.UUID)
-	hosttest.Must(t, err)
+	device := d.MustDevice(t, v)
 	d.Stop(t)
 	node.Suspend(device)
 	before := len(node.Commands())
@@ -176,8 +151,8 @@ func TestStartResumesManagedDevices(t *testing.T) {
 	if len(commands) != 1 || !slices.Contains(commands[0].Args, "--refresh") || commands[0].Args[len(commands[0].Args)-1] != "vg-test/"+v.ID.LV {
 		t.Errorf("the start ran %+v", commands)
 	}
-	if suspended, err := node.Kernel().IsSuspended(device); err != nil || suspended {
-		t.Errorf("suspended: %v, %v", suspended, err)
+	if b.Suspended(t, device) {
+		t.Error("the device is suspended")
 	}
 }
 
@@ -190,18 +165,11 @@ func TestDevicesAreResumedBeforeTheStart(t *testing.T) {
 	for _, cluster := range []string{hosttest.Cluster, "another"} {
 		d := &hosttest.Driver{Host: node.Host(lvm.Config{Cluster: cluster})}
 		hosttest.Must(t, d.Start(t.Context()))
-		v := d.MustCreate(t, b.Spec("v-"+cluster, 8*lvm.MiB))
-		path, err := d.Activate(t.Context(), v.ID, v.UUID)
-		hosttest.Must(t, err)
-		devices[cluster] = path
+		devices[cluster] = d.MustActivate(t, d.MustCreate(t, b.Spec("v-"+cluster, 8*lvm.MiB)))
 		d.Stop(t)
-		node.Suspend(path)
+		node.Suspend(devices[cluster])
 	}
-	suspended := func(cluster string) bool {
-		is, err := node.Kernel().IsSuspended(devices[cluster])
-		hosttest.Must(t, err)
-		return is
-	}
+	suspended := func(cluster string) bool { return b.Suspended(t, devices[cluster]) }
 	h := node.Host(lvm.Config{LockDir: t.TempDir()})
 	hosttest.Must(t, h.ResumeDevices(t.Context(), ""))
 	if !suspended(hosttest.Cluster) {
@@ -225,23 +193,13 @@ func TestDevicesAreResumedBeforeTheStart(t *testing.T) {
 func TestStartRetriesToResume(t *testing.T) {
 	node, b, d := hosttest.Started(t)
 	v := d.MustCreate(t, b.Spec("a", 8*lvm.MiB))
-	device, err := d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
+	device := d.MustActivate(t, v)
 	d.Stop(t)
 	node.Suspend(device)
-	h := node.Host(lvm.Config{Cluster: hosttest.Cluster})
 	node.Fail(lvmtest.Fault{Call: 1}) // the first is the report that Start compares with the disks
-	hosttest.Must(t, h.Start(t.Context()))
-	defer func() { hosttest.Must(t, h.Close(context.Background())) }()
-	if suspended, err := node.Kernel().IsSuspended(device); err != nil || !suspended || !node.Tripped() {
-		t.Fatalf("suspended: %v, %v; the resume failed: %t", suspended, err, node.Tripped())
+	b.Start(t)
+	if !b.Suspended(t, device) || !node.Tripped() {
+		t.Fatalf("suspended: %v; the resume failed: %t", b.Suspended(t, device), node.Tripped())
 	}
-	for deadline := time.Now().Add(wait.Limit(time.Minute)); ; time.Sleep(5 * time.Millisecond) {
-		if suspended, err := node.Kernel().IsSuspended(device); err == nil && !suspended {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the device stays suspended")
-		}
-	}
+	wait.For(t, time.Minute, "the device is resumed", func() bool { return !b.Suspended(t, device) })
 }

@@ -51,8 +51,7 @@ func Fill(t testing.TB, device string, size lvm.Bytes) {
 // FillVolume writes the pattern of Fill over a whole volume.
 func FillVolume(t testing.TB, d *hosttest.Driver, v lvm.Volume) {
 	t.Helper()
-	device, err := d.Activate(t.Context(), v.ID, v.UUID)
-	hosttest.Must(t, err)
+	device := d.MustActivate(t, v)
 	Fill(t, device, v.Size)
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 )
 
-func exists(node *lvmtest.Node, group, name string) bool {
-	return slices.ContainsFunc(node.Group(group).LVs, func(lv lvm.LV) bool { return lv.Name == name })
+func exists(node *lvmtest.Node, name string) bool {
+	return slices.ContainsFunc(node.Group("vg-test").LVs, func(lv lvm.LV) bool { return lv.Name == name })
 }
 
 // TestUncreatedThinVolumeIsRemoved: a driver and its lvm died before the pool got the message about a new thin volume, so that it cannot be
@@ -29,7 +29,7 @@ func TestUncreatedThinVolumeIsRemoved(t *testing.T) {
 			d.Stop(t)
 			node.LeaveUncounted(b.Group, v.ID.LV, false)
 			d = b.Start(t)
-			if there := exists(node, b.Group, v.ID.LV); there != indirect {
+			if there := exists(node, v.ID.LV); there != indirect {
 				t.Errorf("indirect %t: after the start it exists: %t", indirect, there)
 			}
 			if again {
@@ -106,7 +106,7 @@ func TestUntaggedPoolSpareIsRemoved(t *testing.T) {
 	node.LeaveSpare(b.Group, "lvol1")
 	d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{}))
 	hosttest.FindLV(t, b.ReadGroup(t), "lvol0")
-	if slices.ContainsFunc(b.ReadGroup(t).LVs, func(lv lvm.LV) bool { return lv.Name == "lvol1" }) {
+	if exists(node, "lvol1") {
 		t.Error("the volume that LVM left still exists")
 	}
 	b.DeleteAll(t, d)

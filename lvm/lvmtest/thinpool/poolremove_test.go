@@ -3,7 +3,6 @@ package thinpool
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,8 +13,17 @@ import (
 
 // newPoolDriver is a driver that removes a pool as soon as it finds the pool empty.
 func newPoolDriver(t *testing.T, node *lvmtest.Node) *hosttest.Driver {
-	d := hosttest.StartDriver(t, node, lvm.Config{EmptyPoolsFor: time.Nanosecond, ReadyDelay: time.Hour})
-	return d
+	t.Helper()
+	return hosttest.StartDriver(t, node, lvm.Config{EmptyPoolsFor: time.Nanosecond, ReadyDelay: time.Hour})
+}
+
+// emptyPool returns a node whose one thin pool is empty.
+func emptyPool(t *testing.T) (*lvmtest.Node, hosttest.Fixture, *hosttest.Driver) {
+	t.Helper()
+	node := hosttest.NewNode()
+	b, d := hosttest.OnFake(node), newPoolDriver(t, node)
+	hosttest.Must(t, d.Delete(t.Context(), d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{})).ID))
+	return node, b, d
 }
 
 // checkPools checks the pools once.
@@ -24,33 +32,7 @@ func checkPools(t testing.TB, d *hosttest.Driver) {
 	hosttest.Must(t, d.ExtendThinPools(t.Context()))
 }
 
-func hasPool(node *lvmtest.Node) bool {
-	return slices.ContainsFunc(node.Group("vg-test").LVs, func(lv lvm.LV) bool { return lv.Name == lvm.DefaultPool })
-}
-
-// TestEmptyPoolIsRemoved: the driver removes a pool that it extended for a large volume when it is empty, which frees the group's
-// extents; the next thin volume creates another one.
-func TestEmptyPoolIsRemoved(t *testing.T) {
-	node := hosttest.NewNode()
-	b := hosttest.OnFake(node)
-	d := newPoolDriver(t, node)
-	whole := d.MustCapacity(t, b.Class())
-	v := d.MustCreate(t, b.Thin("large", 800*lvm.MiB, lvm.ID{}))
-	sn := d.MustSnapshot(t, "s", v.ID)
-	checkPools(t, d)
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	checkPools(t, d)
-	if _, err := d.LookupSnapshot(t.Context(), sn.ID); err != nil || !hasPool(node) {
-		t.Fatalf("the driver changed a pool with a snapshot: %v", err)
-	}
-	hosttest.Must(t, d.DeleteSnapshot(t.Context(), sn.ID))
-	d.Counted(t, "removal of the pool", 1, func() { checkPools(t, d) })
-	if c := d.MustCapacity(t, b.Class()); c != whole || hasPool(node) {
-		t.Errorf("capacity %+v, at first %+v", c, whole)
-	}
-	d.Counted(t, "a check without a pool", 0, func() { checkPools(t, d) })
-	d.MustCreate(t, b.Thin("next", 8*lvm.MiB, lvm.ID{}))
-}
+func hasPool(node *lvmtest.Node) bool { return exists(node, lvm.DefaultPool) }
 
 // TestEmptyPoolIsKept: an empty pool stays for the configured time, and for ever if the driver must not remove it.
 func TestEmptyPoolIsKept(t *testing.T) {
@@ -100,10 +82,7 @@ func TestEmptyPoolIsKept(t *testing.T) {
 // TestAdminCreatesDuringPoolRemoval: a volume that an admin creates in a pool while the command that removes the pool waits for LVM's
 // lock stays, and so does the pool.
 func TestAdminCreatesDuringPoolRemoval(t *testing.T) {
-	node := hosttest.NewNode()
-	d := newPoolDriver(t, node)
-	v := d.MustCreate(t, hosttest.OnFake(node).Thin("v", 8*lvm.MiB, lvm.ID{}))
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
+	node, _, d := emptyPool(t)
 	asked := false
 	node.Before(func(argv []string) {
 		if argv[0] == "lvremove" && !asked {
@@ -117,19 +96,15 @@ func TestAdminCreatesDuringPoolRemoval(t *testing.T) {
 	if err := d.ExtendThinPools(t.Context()); err == nil || !asked {
 		t.Errorf("the driver reports that it removed the pool: %v", err)
 	}
-	if lvs := node.Group("vg-test").LVs; !hasPool(node) || !slices.ContainsFunc(lvs, func(lv lvm.LV) bool { return lv.Name == "theirs" }) {
-		t.Errorf("the group has %+v", lvs)
+	if !hasPool(node) || !exists(node, "theirs") {
+		t.Errorf("the group has %+v", node.Group("vg-test").LVs)
 	}
-	hosttest.Must(t, d.ExtendThinPools(t.Context()))
+	checkPools(t, d)
 }
 
 // TestCreateDuringPoolRemoval: a volume that is requested while the driver removes its pool waits for that, and gets its own pool.
 func TestCreateDuringPoolRemoval(t *testing.T) {
-	node := hosttest.NewNode()
-	b := hosttest.OnFake(node)
-	d := newPoolDriver(t, node)
-	v := d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{}))
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
+	node, b, d := emptyPool(t)
 	wanted, made := make(chan struct{}), make(chan error, 1)
 	node.Before(func(argv []string) {
 		if argv[0] == "lvremove" {
@@ -175,8 +150,7 @@ func TestEmptyPoolRemovalFails(t *testing.T) {
 				d = newPoolDriver(t, node)
 				if next == "create" {
 					w := d.MustCreate(t, b.Thin("w", 8*lvm.MiB, lvm.ID{}))
-					_, err := d.Activate(t.Context(), w.ID, w.UUID)
-					hosttest.Must(t, err)
+					d.MustActivate(t, w)
 					hosttest.Must(t, d.Delete(t.Context(), w.ID))
 				}
 				checkPools(t, d)
@@ -185,20 +159,5 @@ func TestEmptyPoolRemovalFails(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// TestPoolRemovalNamesCommit: the command that removes a pool names the commit that the driver read, and only that pool.
-func TestPoolRemovalNamesCommit(t *testing.T) {
-	node := hosttest.NewNode()
-	d := newPoolDriver(t, node)
-	v := d.MustCreate(t, hosttest.OnFake(node).Thin("v", 8*lvm.MiB, lvm.ID{}))
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	seqno := node.Group("vg-test").Seqno
-	checkPools(t, d)
-	commands := node.Commands()
-	last := strings.Join(commands[len(commands)-1].Args, " ")
-	if want := fmt.Sprintf("vg_seqno=%d && lv_uuid=", seqno); !strings.Contains(last, want) || !strings.HasSuffix(last, " -- vg-test/"+lvm.DefaultPool) {
-		t.Errorf("ran lvremove %s, want it to say %q", last, want)
 	}
 }

@@ -4,7 +4,6 @@ package thinpool
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"strings"
 	"testing"
@@ -92,12 +91,11 @@ func TestExtendThinPools_RealLVM(t *testing.T) {
 		_, err = d.Extend(t.Context(), first.ID, 44*lvm.MiB, 0)
 		refused("an extension", err, lvm.KindOutOfRange)
 	})
-	findings, err := d.Health(t.Context())
-	if hosttest.Must(t, err); len(findings) != 1 || findings[0].Type != lvm.ConditionThinPoolNearlyFull || !strings.Contains(findings[0].Text, "the driver creates no volume or snapshot") {
+	findings := d.Conditions(t)
+	if len(findings) != 1 || findings[0].Type != lvm.ConditionThinPoolNearlyFull || !strings.Contains(findings[0].Text, "the driver creates no volume or snapshot") {
 		t.Errorf("findings %+v", findings)
 	}
-	hosttest.Must(t, d.Delete(t.Context(), second.ID))
-	d.WaitWiped(t)
+	d.MustRemove(t, second)
 	third := d.MustCreate(t, spec("third", 4*lvm.MiB))
 	for _, v := range []lvm.Volume{first, third} {
 		hosttest.Must(t, d.Delete(t.Context(), v.ID))
@@ -108,8 +106,7 @@ func TestExtendThinPools_RealLVM(t *testing.T) {
 // writeTo writes to the beginning of a volume.
 func writeTo(t testing.TB, d *hosttest.Driver, v lvm.Volume, size lvm.Bytes) {
 	t.Helper()
-	path, err := d.Activate(context.Background(), v.ID, v.UUID)
-	hosttest.Must(t, err)
+	path := d.MustActivate(t, v)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	hosttest.Must(t, err)
 	data := bytes.Repeat([]byte("nodelvm "), 1<<17)
