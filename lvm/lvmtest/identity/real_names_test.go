@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,71 +152,6 @@ func TestDeviceNames_RealLVM(t *testing.T) {
 		})
 	}
 }
-
-// TestStaleDeviceNames_RealLVM: a start removes the names that an earlier version created in the host's /dev, and no others.
-func TestStaleDeviceNames_RealLVM(t *testing.T) {
-	dir := t.TempDir()
-	b := reallvm.NewFixture(t)
-	d := reallvm.StartDriver(t, dir)
-	kept := d.MustCreate(t, b.Spec("kept", 8*lvm.MiB))
-	hostLVM(t, "lvcreate", "-y", "-L", "8m", "-n", "by-hand", reallvm.Group)
-	d.Stop(t)
-	settleUdev(t)
-	mapper := "/dev/mapper/" + strings.ReplaceAll(reallvm.Group, "-", "--") + "-"
-	number := func(path string) int {
-		var stat unix.Stat_t
-		hosttest.Must(t, unix.Stat(path, &stat))
-		return int(stat.Rdev)
-	}
-	ours, theirs := number(mapper+mangled(kept.ID.LV)), number(mapper+"by--hand")
-	hosttest.Must(t, os.Remove(mapper+mangled(kept.ID.LV)))
-	hosttest.Must(t, os.Remove("/dev/"+reallvm.Group+"/"+kept.ID.LV))
-	old := filepath.Join(dir, "backup", "nodelvm-former")
-	hosttest.Must(t, os.WriteFile(old, nil, 0o600))
-	nodes := map[string]int{ // a name, and the device at it
-		mapper + mangled(kept.ID.LV):      ours, // no lvm would remove it with the volume
-		mapper + "removed":                ours,
-		mapper + "gone":                   int(unix.Mkdev(unix.Major(uint64(ours)), 250)),
-		"/dev/mapper/nodelvm--former-lv":  theirs,
-		"/dev/mapper/nodelvm--unknown-lv": ours, // a group that the driver never had
-	}
-	for path, device := range nodes {
-		hosttest.Must(t, unix.Mknod(path, unix.S_IFBLK|0o600, device))
-		t.Cleanup(func() { _ = os.Remove(path) })
-	}
-	for _, link := range []string{kept.ID.LV, "removed", "gone"} {
-		hosttest.Must(t, os.Symlink(mapper+mangled(link), filepath.Join("/dev", reallvm.Group, link)))
-	}
-	before := reallvm.Tool(t, "dmsetup", "table")
-	next := reallvm.StartDriver(t, dir)
-	t.Cleanup(func() { next.Stop(t) })
-	want := []string{mapper + "by--hand", "/dev/" + reallvm.Group + "/by-hand"}
-	if left := hostNames(t, reallvm.Group); !slices.Equal(left, want) {
-		t.Errorf("/dev has %q, want %q", left, want)
-	}
-	if left := hostNames(t, "nodelvm-former"); len(left) > 0 {
-		t.Errorf("for a renamed group, /dev has %q", left)
-	}
-	if len(hostNames(t, "nodelvm-unknown")) != 1 {
-		t.Error("a start removed the name of a group that the driver never had")
-	}
-	if after := reallvm.Tool(t, "dmsetup", "table"); after != before {
-		t.Errorf("devices changed:\n%s\n%s", before, after)
-	}
-	if device, active, err := next.Device(kept.ID, kept.UUID); err != nil || !active || number(device) != ours {
-		t.Errorf("the volume's device is %s, active %v: %v", device, active, err)
-	}
-	hostLVM(t, "lvchange", "--refresh", reallvm.Group+"/"+kept.ID.LV)
-	checkHostNames(t, "after an admin's refresh", reallvm.Group)
-	if !slices.Contains(hostNames(t, reallvm.Group), "/dev/"+reallvm.Group+"/"+kept.ID.LV) {
-		t.Errorf("an admin's lvchange --refresh does not create the volume's name: /dev has %q", hostNames(t, reallvm.Group))
-	}
-	next.MustRemove(t, kept)
-	checkHostNames(t, "after its deletion", reallvm.Group)
-	hostLVM(t, "lvremove", "-y", reallvm.Group+"/by-hand")
-}
-
-func mangled(lv string) string { return strings.ReplaceAll(lv, "-", "--") }
 
 // TestDeviceDirWithoutDevices_RealLVM: the driver creates volumes if /run is mounted with nodev, as on a host, and in the end
 // unmounts what it mounted for that.
