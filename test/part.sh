@@ -221,7 +221,7 @@ long() {
 	export NODELVM_TEST_CRASH=all NODELVM_TEST_ENCRYPTED=all NODELVM_TEST_CASES=1000 NODELVM_TEST_CUTS=200 NODELVM_TEST_KILLS=100 NODELVM_TEST_PATIENCE=12h
 	in_nodes '^TestLVM$|^TestPowerCut' 24h || bad=1
 	go_test test encryption standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestEncryption$' ./e2e || bad=1
-	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestPlacement$|^TestNodeReboot$|^TestPodsWithSeveralClaims$|^TestPlantedFaults$|^TestInstanceStore$|^TestUnusualNodes$|^TestBurst$|^TestPairs$|^TestClusterPowerCuts$' ./e2e || bad=1
+	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestPlacement$|^TestNodeReboot$|^TestPlantedFaults$|^TestInstanceStore$|^TestUnusualNodes$|^TestBurst$|^TestPairs$|^TestClusterPowerCuts$' ./e2e || bad=1
 	go_test test karpenter standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestKarpenter$' ./apiserver || bad=1
 	helm && go_test test docs standard-verbose -tags e2e -count=1 -timeout 4h -run '^TestDocsLong$' ./e2e || bad=1
 	return $bad
@@ -247,7 +247,7 @@ helm() { need_tool helm helm.sh/helm/v3/cmd/helm "$HELM_VERSION"; }
 
 # api is the sample of apiserver that the gate runs.
 api() {
-	in_apiserver -run '^TestPolicyFor|^TestNodeToken|^TestVolumeExpands$|^TestInterruptedExpansionIsFinished$|^TestCloneIsPlaced|^TestSnapshotIsRestored|^TestJanitorReleases|^TestJanitorKeeps|^TestConditionsBecomeEvents$|^TestPluginFindsPlantedFaults$|^TestSidecarsAreAdmitted$|^TestPeerClaims$|^TestOrphansAreReported'
+	in_apiserver -run '^TestPolicies$|^TestVolumeExpands$|^TestCloneIsPlaced|^TestJanitorReleases|^TestJanitorKeeps|^TestPluginFindsPlantedFaults$|^TestSidecarsAreAdmitted$|^TestPeerClaims$|^TestOrphansAreReported'
 }
 
 # apiserver leaves TestKarpenter, which compiles Karpenter, to `long`.

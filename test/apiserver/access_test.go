@@ -3,10 +3,8 @@
 package apiserver
 
 import (
-	"context"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,16 +17,17 @@ import (
 // one read.
 func TestMetricsReaders(t *testing.T) {
 	here := newNode(t, "a")
-	client, err := kubeclient.NewClientFor(here.restConfig())
+	client, err := kubeclient.NewClientFor(config(here.token))
 	must(t, err)
-	reader, other := accountToken(t, "metrics-reader"), accountToken(t, "metrics-other")
-	binding, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "metrics-reader"},
+	accounts := admin.CoreV1().ServiceAccounts(system)
+	token := func(name string) string {
+		create(t, accounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		return tokenOfAccount(t, name)
+	}
+	reader, other := token("metrics-reader"), token("metrics-other")
+	create(t, admin.RbacV1().ClusterRoleBindings(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "metrics-reader"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "nodelvm-metrics-reader"},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: system, Name: "metrics-reader"}}}, metav1.CreateOptions{})
-	must(t, err)
-	t.Cleanup(func() {
-		must(t, admin.RbacV1().ClusterRoleBindings().Delete(context.Background(), binding.Name, metav1.DeleteOptions{}))
-	})
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: system, Name: "metrics-reader"}}})
 	pages := []string{"/metrics", "/metrics/csi-provisioner", "/metrics/csi-snapshotter", "/v1/status"}
 	soon(t, "the API server goes by the binding", func() bool {
 		decision, err := kube.NewAccess(client).Review(t.Context(), reader, pages[0])
@@ -48,16 +47,4 @@ func TestMetricsReaders(t *testing.T) {
 	expect(other, pages[0], kube.Forbidden)
 	expect(here.token, pages[3], kube.Forbidden) // one node's driver reads no other's page
 	expect("nonsense", pages[0], kube.Unauthenticated)
-}
-
-// accountToken makes a service account, and answers its token.
-func accountToken(t *testing.T, name string) string {
-	t.Helper()
-	accounts := admin.CoreV1().ServiceAccounts(system)
-	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	must(t, err)
-	t.Cleanup(func() { must(t, accounts.Delete(context.Background(), name, metav1.DeleteOptions{})) })
-	token, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(t, err)
-	return token.Status.Token
 }

@@ -9,10 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/nodelvm/nodelvm/test/cluster"
 )
@@ -21,9 +19,7 @@ import (
 // that the plain manifest has not. The Prometheus Operator's objects need CRDs that are not here, and are left out.
 func TestChartIsAccepted(t *testing.T) {
 	helm, err := cluster.HelmPath()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const chart = "../../deploy/chart/nodelvm"
 	template := exec.CommandContext(t.Context(), helm, "template", "nodelvm", chart, "--namespace", system, "--values", chart+"/ci/all-values.yaml", "--kube-version", "1.32",
 		"--set", "metrics.podMonitor.enabled=false,metrics.prometheusRule.enabled=false")
@@ -50,27 +46,13 @@ func TestChartIsAccepted(t *testing.T) {
 // TestPrivilegeIsNeeded holds docs/explanation/security.md to its reason for the driver's privilege: without it the API server refuses
 // the pod.
 func TestPrivilegeIsNeeded(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/nodelvm.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var set appsv1.DaemonSet
-	for object := range bytes.SplitSeq(text, []byte("\n---\n")) {
-		if bytes.Contains(object, []byte("\nkind: DaemonSet\n")) {
-			if err := yaml.UnmarshalStrict(object, &set); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "humble"}, Spec: set.Spec.Template.Spec}
-	if _, err := admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: pod.Spec.ServiceAccountName}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	create := func() error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "humble"}, Spec: manifestPod(t)}
+	create(t, admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: pod.Spec.ServiceAccountName}})
+	try := func() error {
 		_, err := admin.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
-	if err := create(); err != nil {
+	if err := try(); err != nil {
 		t.Fatalf("with privilege: %v", err)
 	}
 	for i := range pod.Spec.Containers {
@@ -79,7 +61,7 @@ func TestPrivilegeIsNeeded(t *testing.T) {
 			c.SecurityContext.Capabilities = &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN", "MKNOD"}}
 		}
 	}
-	if err := create(); err == nil || !strings.Contains(err.Error(), "Bidirectional mount propagation is available only to privileged containers") {
+	if err := try(); err == nil || !strings.Contains(err.Error(), "Bidirectional mount propagation is available only to privileged containers") {
 		t.Errorf("without privilege: %v", err)
 	}
 }
@@ -87,9 +69,7 @@ func TestPrivilegeIsNeeded(t *testing.T) {
 func dryRun(t *testing.T, objects []byte) (said string, err error) {
 	t.Helper()
 	file := t.TempDir() + "/objects.yaml"
-	if err := os.WriteFile(file, objects, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, objects, 0o600))
 	apply := exec.CommandContext(t.Context(), kubectl, "--server="+server, "--token="+adminPass, "--insecure-skip-tls-verify",
 		"apply", "--dry-run=server", "--server-side", "--force-conflicts", "--validate=strict", "-f", file)
 	out, err := apply.CombinedOutput()

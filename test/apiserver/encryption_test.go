@@ -11,13 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -31,14 +28,7 @@ func keyedClass(t *testing.T, name string, parameters map[string]string) {
 		api.ParameterExpandSecretName: "${pvc.name}-key", api.ParameterExpandSecretNamespace: "${pvc.namespace}"}
 	maps.Copy(all, parameters)
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
-	late, yes := storagev1.VolumeBindingWaitForFirstConsumer, true
-	_, err := admin.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver, VolumeBindingMode: &late, AllowVolumeExpansion: &yes, Parameters: all,
-	}, metav1.CreateOptions{})
-	must(t, err)
-	t.Cleanup(func() {
-		must(t, admin.StorageV1().StorageClasses().Delete(context.Background(), name, metav1.DeleteOptions{}))
-	})
+	newClass(t, name, all)
 }
 
 // allowKeysOf names the classes in the policy, as an admin does with the plain manifest, until the test ends.
@@ -46,9 +36,7 @@ func allowKeysOf(t *testing.T, classes string) {
 	t.Helper()
 	policies := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	policy, err := policies.Get(t.Context(), "nodelvm-node-restriction", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, v := range policy.Spec.Variables {
 		if v.Name != "encryptedClasses" {
 			continue
@@ -81,8 +69,7 @@ func keyed(class string) func(*corev1.PersistentVolume) {
 // untilKeysAllowed waits until the API server goes by allowKeysOf and by the class.
 func (n *node) untilKeysAllowed(t *testing.T, class string) {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(config(n.token)) // beside what the agent writes
-	must(t, err)
+	client := n.client(t) // beside what the agent writes
 	claim := newClaim(t, "probe", func(c *corev1.PersistentVolumeClaim) { c.Annotations[selected] = n.name })
 	create := func(class string) error {
 		pv := provisioned(n.name, claim)
@@ -92,95 +79,6 @@ func (n *node) untilKeysAllowed(t *testing.T, class string) {
 	}
 	soon(t, "the API server's policy names the class "+class, func() bool {
 		return create(class) == nil && apierrors.IsForbidden(create("thin"))
-	})
-}
-
-// TestPolicyForEncryptedVolumes: a node's token creates an encrypted volume only of a class that the policy names, and only with the
-// Secrets of that class.
-func TestPolicyForEncryptedVolumes(t *testing.T) {
-	here := newNode(t, "a")
-	client, err := kubernetes.NewForConfig(here.restConfig())
-	must(t, err)
-	keyedClass(t, "keyed", nil)
-	keyedClass(t, "unnamed", nil)
-	keyedClass(t, "annotated", map[string]string{api.ParameterStageSecretName: "${pvc.annotations['key']}"})
-	claim := newClaim(t, "data", func(c *corev1.PersistentVolumeClaim) { c.Annotations[selected] = here.name })
-	create := func(class string, changes ...func(*corev1.PersistentVolume)) error {
-		pv := provisioned(here.name, claim)
-		keyed(class)(pv)
-		for _, change := range changes {
-			change(pv)
-		}
-		_, err := client.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
-	}
-	const unnamed, asClass = "may create no volume that refers to a Secret", "are those of its storage class"
-	soon(t, "the API server's policy refuses the keys of all classes", func() bool { return apierrors.IsForbidden(create("keyed")) })
-	expectTried(t, tried{"before the policy names the class", unnamed, create("keyed")})
-	allowKeysOf(t, "['keyed', 'annotated']")
-	here.untilKeysAllowed(t, "keyed")
-	stage := func(namespace, name string) func(*corev1.PersistentVolume) {
-		return func(pv *corev1.PersistentVolume) {
-			pv.Spec.CSI.NodeStageSecretRef = &corev1.SecretReference{Namespace: namespace, Name: name}
-		}
-	}
-	root := &corev1.SecretReference{Namespace: "kube-system", Name: "root"}
-	expectTried(t,
-		tried{"a class that the policy does not name", unnamed, create("unnamed")},
-		tried{"a class without encryption", "Secret", create("thin")}, // both policies refuse it, and the API server reports one of them
-		tried{"another claim's key", asClass, create("keyed", stage(claim.Namespace, "other-key"))},
-		tried{"a key of another namespace", asClass, create("keyed", stage("kube-system", "data-key"))},
-		tried{"another key for expansion", asClass, create("keyed", func(pv *corev1.PersistentVolume) { pv.Spec.CSI.NodeExpandSecretRef = root })},
-		tried{"a Secret for publishing", unnamed, create("keyed", func(pv *corev1.PersistentVolume) { pv.Spec.CSI.NodePublishSecretRef = root })},
-		tried{"a Secret for the controller", unnamed, create("keyed", func(pv *corev1.PersistentVolume) { pv.Spec.CSI.ControllerExpandSecretRef = root })},
-		tried{"no key", asClass, create("keyed", func(pv *corev1.PersistentVolume) {
-			pv.Spec.CSI.NodeStageSecretRef, pv.Spec.CSI.NodeExpandSecretRef = nil, nil
-		})},
-		tried{"not encrypted", asClass, create("keyed", func(pv *corev1.PersistentVolume) { delete(pv.Spec.CSI.VolumeAttributes, api.AttributeEncryption) })},
-		tried{"a key that an annotation of the claim names", asClass, create("annotated", stage(claim.Namespace, "any"))},
-	)
-}
-
-// TestNodeTokenReadsNoSecret: only the kubelet reads the keys. Pods and tokens of other accounts would be ways to them.
-func TestNodeTokenReadsNoSecret(t *testing.T) {
-	here := newNode(t, "a")
-	client, err := kubernetes.NewForConfig(here.restConfig())
-	must(t, err)
-	for _, space := range []string{namespace(t), system} {
-		key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "key"}, StringData: map[string]string{"key": "k"}}
-		_, err := admin.CoreV1().Secrets(space).Create(t.Context(), key, metav1.CreateOptions{})
-		must(t, err)
-		t.Cleanup(func() {
-			must(t, admin.CoreV1().Secrets(space).Delete(context.Background(), "key", metav1.DeleteOptions{}))
-		})
-		secrets := client.CoreV1().Secrets(space)
-		_, get := secrets.Get(t.Context(), "key", metav1.GetOptions{})
-		_, list := secrets.List(t.Context(), metav1.ListOptions{})
-		_, watch := secrets.Watch(t.Context(), metav1.ListOptions{})
-		_, update := secrets.Update(t.Context(), key, metav1.UpdateOptions{})
-		_, patch := secrets.Patch(t.Context(), "key", types.MergePatchType, []byte(`{"stringData": {"key": "x"}}`), metav1.PatchOptions{})
-		_, create := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{})
-		_, run := client.CoreV1().Pods(space).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "c", Image: "i", EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "key"}}}}}},
-		}}, metav1.CreateOptions{})
-		_, token := client.CoreV1().ServiceAccounts(space).CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		for what, err := range map[string]error{"get": get, "list": list, "watch": watch, "update": update, "patch": patch, "create": create,
-			"delete": secrets.Delete(t.Context(), "key", metav1.DeleteOptions{}), "a pod": run, "a token": token} {
-			if !apierrors.IsForbidden(err) {
-				t.Errorf("%s in the namespace %s: %v; want a refusal", what, space, err)
-			}
-		}
-	}
-}
-
-// provisioningFails waits until csi-provisioner says on the claim why it has no volume.
-func provisioningFails(t *testing.T, claim *corev1.PersistentVolumeClaim, words string) {
-	t.Helper()
-	soon(t, "claim "+claim.Name+" has an event that says "+words, func() bool {
-		list, err := admin.CoreV1().Events(claim.Namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(claim.UID)})
-		return err == nil && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
-			return e.Type == corev1.EventTypeWarning && e.Reason == "ProvisioningFailed" && strings.Contains(e.Message, words)
-		})
 	})
 }
 
@@ -200,7 +98,7 @@ func TestSidecarsProvisionEncryptedVolumes(t *testing.T) {
 	allowKeysOf(t, "['keyed', 'luks1', 'half-named', 'annotated']")
 	here.untilKeysAllowed(t, "keyed")
 	logs := here.startSidecars(t)
-	here.start(t, nil)
+	here.start(t)
 	claimOf := func(class string, change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 		return here.selectedClaim(t, class, func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.StorageClassName = &class
@@ -209,8 +107,9 @@ func TestSidecarsProvisionEncryptedVolumes(t *testing.T) {
 		})
 	}
 	as := func(*corev1.PersistentVolumeClaim) {}
-	provisioningFails(t, claimOf("luks1", as), "it can be luks2")
-	provisioningFails(t, claimOf("half-named", as), "Both must be specified")
+	for class, words := range map[string]string{"luks1": "it can be luks2", "half-named": "Both must be specified"} {
+		eventSays(t, namespace(t), claimOf(class, as).Name, "ProvisioningFailed", corev1.EventTypeWarning, words)
+	}
 	for class, words := range map[string]string{
 		"unnamed":   "may create no volume that refers to a Secret",
 		"annotated": "${pvc.annotations} is not allowed",
@@ -237,8 +136,7 @@ func TestSidecarsProvisionEncryptedVolumes(t *testing.T) {
 		if kind := pv.Spec.CSI.VolumeAttributes[api.AttributeEncryption]; kind != string(lvm.EncryptionLUKS2) {
 			t.Errorf("%s: the encryption is %q", mode, kind)
 		}
-		patchClaim(t, claim, "", fmt.Sprintf(`{"spec": {"volumeName": %q}}`, pv.Name))
-		claim = patchClaim(t, claim, "status", `{"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}}`)
+		claim = bindTo(t, claim, pv.Name)
 		patchVolume(t, pv.Name, "status", `{"status": {"phase": "Bound"}}`)
 		request(t, claim, "2Gi")
 		claim = until(t, claim, "the kubelet's turn", func(c *corev1.PersistentVolumeClaim) bool {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -25,14 +24,7 @@ func allocated(c *corev1.PersistentVolumeClaim) string {
 // expectSize holds the LV and the PersistentVolume to a size.
 func expectSize(t *testing.T, n *node, claim *corev1.PersistentVolumeClaim, size lvm.Bytes) {
 	t.Helper()
-	pv, err := admin.CoreV1().PersistentVolumes().Get(t.Context(), claim.Spec.VolumeName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pv, id := boundVolume(t, claim)
 	volume, err := n.host.Lookup(t.Context(), id)
 	if err != nil || volume.Size != size || pv.Spec.Capacity.Storage().Value() != int64(size) {
 		t.Errorf("the LV has %s (%v), the PersistentVolume %s; want %s", volume.Size, err, pv.Spec.Capacity.Storage(), size)
@@ -43,8 +35,8 @@ const kubeletDone = `{"status": {"capacity": {"storage": "2Gi"}, "allocatedResou
 
 func TestVolumeExpands(t *testing.T) {
 	here, other := newNode(t, "a"), newNode(t, "b")
-	here.start(t, nil)
-	other.start(t, nil)
+	here.start(t)
+	other.start(t)
 	claim := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
 	request(t, claim, "2Gi")
 	claim = until(t, claim, "the kubelet's turn", func(c *corev1.PersistentVolumeClaim) bool {
@@ -80,7 +72,7 @@ func TestVolumeExpands(t *testing.T) {
 
 func TestBlockVolumeExpandsWithoutKubelet(t *testing.T) {
 	here := newNode(t, "a")
-	here.start(t, nil)
+	here.start(t)
 	claim := here.bound(t, "disk", corev1.PersistentVolumeBlock)
 	request(t, claim, "2Gi")
 	claim = until(t, claim, "the new size", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Capacity.Storage().String() == "2Gi" })
@@ -90,37 +82,4 @@ func TestBlockVolumeExpandsWithoutKubelet(t *testing.T) {
 	}
 	eventOn(t, claim.Namespace, claim.Name, "VolumeResizeSuccessful")
 	expectAllowed(t, here)
-}
-
-// TestInterruptedExpansionIsFinished: an earlier run wrote its intention into the claim and came no further, and the
-// request was lowered meanwhile: what may have been made already is made.
-func TestInterruptedExpansionIsFinished(t *testing.T) {
-	here := newNode(t, "a")
-	claim := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
-	request(t, claim, "4Gi")
-	patchClaim(t, claim, "status", `{"status": {"allocatedResources": {"storage": "4Gi"},
-		"allocatedResourceStatuses": {"storage": "ControllerResizeInProgress"}}}`)
-	request(t, claim, "2Gi")
-	here.start(t, nil)
-	claim = until(t, claim, "the kubelet's turn", func(c *corev1.PersistentVolumeClaim) bool {
-		return resizeState(c) == corev1.PersistentVolumeClaimNodeResizePending
-	})
-	expectSize(t, here, claim, 4*lvm.GiB)
-	expectAllowed(t, here)
-}
-
-// TestManuallyBoundVolumeExpands: such a claim does not say by which node it was taken.
-func TestManuallyBoundVolumeExpands(t *testing.T) {
-	here, other := newNode(t, "a"), newNode(t, "b")
-	here.start(t, nil)
-	other.start(t, nil)
-	claim := here.bound(t, "data", corev1.PersistentVolumeFilesystem)
-	patchClaim(t, claim, "", `{"metadata": {"annotations": {"`+selected+`": null, "volume.kubernetes.io/storage-provisioner": null}}}`)
-	request(t, claim, "2Gi")
-	claim = until(t, claim, "the kubelet's turn", func(c *corev1.PersistentVolumeClaim) bool {
-		return resizeState(c) == corev1.PersistentVolumeClaimNodeResizePending
-	})
-	expectSize(t, here, claim, 2*lvm.GiB)
-	expectAllowed(t, here)
-	expectNoWrites(t, other)
 }

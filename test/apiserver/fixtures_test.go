@@ -16,10 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/kubernetes"
 
-	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -35,8 +33,6 @@ type node struct {
 	host  *host.Host
 	env   []string // of the sidecars, beside what their pod has
 
-	cluster controller.Cluster // of the Controller service that the sidecars call; nil: none
-
 	mu     sync.Mutex
 	writes []string // of the agent: method, path and answer
 }
@@ -46,9 +42,7 @@ func newNode(t *testing.T, name string) *node {
 	t.Helper()
 	name = strings.ToLower(t.Name()) + "-" + name
 	token, err := tokenOf(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &node{name: name, token: token, host: lvmtest.NewHost(t, lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{10 * lvm.GiB}})}
 }
 
@@ -75,51 +69,62 @@ func (n *node) written() []string {
 	return slices.Clone(n.writes)
 }
 
-// restConfig is the configuration that the node's pod would have.
-func (n *node) restConfig() *rest.Config {
+// client has the rights of the node's pod.
+func (n *node) client(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config(n.token))
+	must(t, err)
+	return client
+}
+
+// agent is one that does not run.
+func (n *node) agent(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper, change ...func(*kube.Config)) *kube.Agent {
+	t.Helper()
 	c := config(n.token)
-	c.WrapTransport = n.roundTrip
-	return c
+	c.WrapTransport = wrap
+	client, err := kubeclient.NewClientFor(c)
+	must(t, err)
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	cfg := kube.Config{Client: client, Node: n.name, Volumes: n.host, Holdings: n.host.ManagedVolumes, Snapshots: true, Log: log}
+	for _, f := range change {
+		f(&cfg)
+	}
+	return kube.NewAgent(cfg)
 }
 
 // start runs the node's agent to the end of the test.
-func (n *node) start(t *testing.T, health func(context.Context) ([]lvm.Condition, error)) *kube.Agent {
+func (n *node) start(t *testing.T, change ...func(*kube.Config)) *kube.Agent {
 	t.Helper()
-	client, err := kubeclient.NewClientFor(n.restConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	agent := kube.NewAgent(kube.Config{Client: client, Node: n.name, Volumes: n.host, Holdings: n.host.ManagedVolumes, Health: health, Snapshots: true, Log: log})
+	agent := n.agent(t, n.roundTrip, change...)
+	inBackground(t, agent.Run)
+	return agent
+}
+
+// inBackground runs something to the end of the test, or until it is stopped.
+func inBackground(t *testing.T, run func(context.Context)) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		agent.Run(ctx)
-	}()
-	t.Cleanup(func() { cancel(); <-ended })
-	return agent
+	go func() { defer close(ended); run(ctx) }()
+	stop = sync.OnceFunc(func() { cancel(); <-ended })
+	t.Cleanup(stop)
+	return stop
 }
 
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
 }
 
 // soon waits until something is as it should be.
 func soon(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	within(t, 30*time.Second, what, holds)
+	wait.For(t, 30*time.Second, what, holds)
 }
 
-func within(t *testing.T, most time.Duration, what string, holds func() bool) {
-	t.Helper()
-	wait.For(t, most, what, holds)
-}
-
-// claim makes a claim of 1 GiB in a namespace of the test's own.
+// newClaim makes a claim of 1 GiB in a namespace of the test's own.
 func newClaim(t *testing.T, name string, change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	class := "thin"
@@ -132,9 +137,7 @@ func newClaim(t *testing.T, name string, change func(*corev1.PersistentVolumeCla
 	}
 	change(claim)
 	claim, err := admin.CoreV1().PersistentVolumeClaims(namespace(t)).Create(t.Context(), claim, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return claim
 }
 
@@ -145,9 +148,8 @@ func namespace(t *testing.T) string {
 	name := strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
 	if _, made := namespaces.LoadOrStore(name, true); !made {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
+		must(t, err)
 	}
 	return name
 }
@@ -168,84 +170,77 @@ func (n *node) boundOf(t *testing.T, name, class string, mode corev1.PersistentV
 		c.Annotations["volume.kubernetes.io/storage-provisioner"] = driver
 		c.Spec.VolumeMode = &mode
 	})
-	volume, err := n.host.Create(t.Context(), lvm.Spec{
-		Name: "pvc-" + string(claim.UID), Claim: claim.Namespace + "/" + claim.Name, Required: lvm.GiB,
-		Class: lvm.Class{Group: "vg", Layout: lvm.LayoutThin},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume.Name}, Spec: corev1.PersistentVolumeSpec{
+	volume := n.create(t, "pvc-"+string(claim.UID), claim.Namespace+"/"+claim.Name)
+	_, err := admin.CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume.Name}, Spec: corev1.PersistentVolumeSpec{
 		StorageClassName: class, AccessModes: claim.Spec.AccessModes, VolumeMode: &mode,
-		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-		ClaimRef: &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-			Driver: driver, VolumeHandle: volume.ID.String(),
-		}},
-		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: topology, Operator: corev1.NodeSelectorOpIn, Values: []string{n.name}}},
-		}}}},
-	}}
-	if _, err := admin.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	patchClaim(t, claim, "", fmt.Sprintf(`{"spec": {"volumeName": %q}}`, pv.Name))
-	return patchClaim(t, claim, "status", `{"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}}`)
+		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		ClaimRef:               &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: volume.ID.String()}},
+		NodeAffinity:           affinityTo(n.name),
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	return bindTo(t, claim, volume.Name)
 }
 
-// patchClaim changes a claim with an admin's rights.
-func patchClaim(t *testing.T, claim *corev1.PersistentVolumeClaim, subresource, patch string) *corev1.PersistentVolumeClaim {
+// create makes a thin logical volume of 1 GiB.
+func (n *node) create(t *testing.T, name, claim string) lvm.Volume {
 	t.Helper()
-	var subresources []string
-	if subresource != "" {
-		subresources = append(subresources, subresource)
-	}
-	now, err := admin.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(t.Context(), claim.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return now
+	volume, err := n.host.Create(t.Context(), lvm.Spec{Name: name, Claim: claim, Required: lvm.GiB, Class: lvm.Class{Group: "vg", Layout: lvm.LayoutThin}})
+	must(t, err)
+	return volume
 }
 
-func request(t *testing.T, claim *corev1.PersistentVolumeClaim, size string) {
+// boundVolume is the volume of a bound claim.
+func boundVolume(t *testing.T, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, lvm.ID) {
 	t.Helper()
-	patchClaim(t, claim, "", fmt.Sprintf(`{"spec": {"resources": {"requests": {"storage": %q}}}}`, size))
+	pv, err := admin.CoreV1().PersistentVolumes().Get(t.Context(), claim.Spec.VolumeName, metav1.GetOptions{})
+	must(t, err)
+	id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
+	must(t, err)
+	return pv, id
 }
 
 // until waits until the claim is as it should be, and answers it.
-func until(t *testing.T, claim *corev1.PersistentVolumeClaim, what string, holds func(*corev1.PersistentVolumeClaim) bool) *corev1.PersistentVolumeClaim {
+func until(t *testing.T, claim *corev1.PersistentVolumeClaim, what string, holds func(*corev1.PersistentVolumeClaim) bool) (now *corev1.PersistentVolumeClaim) {
 	t.Helper()
-	for deadline := time.Now().Add(wait.Limit(30 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
-		now, err := admin.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(t.Context(), claim.Name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
+	defer func() {
+		if t.Failed() {
+			t.Logf("the claim is\n%+v", now)
 		}
-		if holds(now) {
-			return now
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s; the claim is\n%+v", what, now)
-		}
-	}
+	}()
+	soon(t, claim.Name+": "+what, func() bool {
+		var err error
+		now, err = admin.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(t.Context(), claim.Name, metav1.GetOptions{})
+		must(t, err)
+		return holds(now)
+	})
+	return now
 }
 
 // eventOn waits for an event on an object and answers its message.
 func eventOn(t *testing.T, namespace, name, reason string) string {
 	t.Helper()
-	for deadline := time.Now().Add(wait.Limit(30 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
-		events, err := admin.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range events.Items {
-			if e.Reason == reason {
-				return e.Message
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no event %s on %s; there are %+v", reason, name, events.Items)
-		}
-	}
+	return eventSays(t, namespace, name, reason, "", "")
+}
+
+// eventSays waits for an event of a type, "" for any, that contains the words, and answers its message. The janitor writes some only half a
+// minute after their cause.
+func eventSays(t *testing.T, namespace, name, reason, kind, words string) (message string) {
+	t.Helper()
+	wait.For(t, time.Minute, fmt.Sprintf("event %s %s on %s: %s", kind, reason, name, words), func() bool {
+		return slices.ContainsFunc(eventsOn(t, namespace, name), func(e corev1.Event) bool {
+			message = e.Message
+			return e.Reason == reason && (kind == "" || e.Type == kind) && strings.Contains(message, words)
+		})
+	})
+	return message
+}
+
+func eventsOn(t *testing.T, namespace, name string) []corev1.Event {
+	t.Helper()
+	list, err := admin.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+	must(t, err)
+	return list.Items
 }
 
 func expectNoWrites(t *testing.T, n *node) {
@@ -259,18 +254,7 @@ func expectNoWrites(t *testing.T, n *node) {
 func expectAllowed(t *testing.T, n *node) {
 	t.Helper()
 	// Others see a change before its writer has its answer, and with it the line here.
-	writes := n.written()
-	for deadline := time.Now().Add(wait.Limit(10 * time.Second)); len(writes) == 0 && time.Now().Before(deadline); writes = n.written() {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if len(writes) == 0 {
-		t.Errorf("%s wrote nothing", n.name)
-	}
-	expectNoneRefused(t, n)
-}
-
-func expectNoneRefused(t *testing.T, n *node) {
-	t.Helper()
+	soon(t, n.name+" writes", func() bool { return len(n.written()) > 0 })
 	for _, w := range n.written() {
 		if !strings.HasSuffix(w, " 200") && !strings.HasSuffix(w, " 409") {
 			t.Errorf("%s was refused: %s", n.name, w)

@@ -15,9 +15,7 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,8 +23,6 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/janitor"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
-	"github.com/nodelvm/nodelvm/kube/nodegroup"
-	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 const (
@@ -41,30 +37,11 @@ type runningJanitor struct {
 	writes atomic.Int64 // those that were not refused, events aside
 }
 
-// startJanitor runs a janitor to the end of the test, or until it has written so often: then it is cut off, as a kill
-// would cut it off.
-func startJanitor(t *testing.T, name string, most int64) *runningJanitor {
+// startJanitor runs a janitor, and what its process runs beside it, to the end of the test or until it is stopped.
+func startJanitor(t *testing.T, name string, beside ...func(*kubeclient.Client, *slog.Logger) func(context.Context)) *runningJanitor {
 	t.Helper()
-	return startJanitorBeside(t, name, most)
-}
-
-// startPublisher runs a janitor that publishes the capacity of node groups.
-func startPublisher(t *testing.T, groups []nodegroup.Group) *runningJanitor {
-	t.Helper()
-	return startJanitorBeside(t, "publisher", -1, func(client *kubeclient.Client, log *slog.Logger) func(context.Context) {
-		return (&nodegroup.Publisher{Client: client, Namespace: system, Groups: groups, Log: log}).Run
-	})
-}
-
-func startJanitorBeside(t *testing.T, name string, most int64, beside ...func(*kubeclient.Client, *slog.Logger) func(context.Context)) *runningJanitor {
-	t.Helper()
-	token, err := admin.CoreV1().ServiceAccounts(system).CreateToken(t.Context(), "nodelvm-janitor", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	j := &runningJanitor{}
-	ctx, cancel := context.WithCancel(context.Background())
-	c := config(token.Status.Token)
+	c := config(tokenOfAccount(t, "nodelvm-janitor"))
 	c.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
 		return trip(func(r *http.Request) (*http.Response, error) {
 			response, err := next.RoundTrip(r)
@@ -74,48 +51,39 @@ func startJanitorBeside(t *testing.T, name string, most int64, beside ...func(*k
 			if response.StatusCode == http.StatusForbidden {
 				t.Errorf("the janitor may not %s %s", r.Method, r.URL.Path)
 			}
-			if !strings.Contains(r.URL.Path, "/events") && response.StatusCode < 300 && j.writes.Add(1) == most {
-				cancel()
+			if !strings.Contains(r.URL.Path, "/events") && response.StatusCode < 300 {
+				j.writes.Add(1)
 			}
 			return response, err
 		})
 	}
 	client, err := kubeclient.NewClientFor(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	var parts []func(context.Context)
+	cfg := janitor.JanitorConfig{Client: client, Namespace: system, Holder: name, Grace: grace, LeaseLife: 5 * time.Second, Log: log}
 	for _, part := range beside {
-		parts = append(parts, part(client, log))
+		cfg.Beside = append(cfg.Beside, part(client, log))
 	}
-	worker := janitor.NewJanitor(janitor.JanitorConfig{Client: client, Namespace: system, Holder: name, Grace: grace, LeaseLife: 5 * time.Second, Beside: parts, Log: log})
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		worker.Run(ctx)
-	}()
-	j.stop = sync.OnceFunc(func() { cancel(); <-ended })
-	t.Cleanup(j.stop)
+	j.stop = inBackground(t, janitor.NewJanitor(cfg).Run)
 	return j
+}
+
+func recorderOf(client *kubeclient.Client) *kubeclient.EventRecorder {
+	return &kubeclient.EventRecorder{Client: client, Counts: map[string]kubeclient.EventCount{}}
 }
 
 // releaseClass makes the storage class that says release.
 var releaseClass = sync.OnceValue(func() error {
-	late := storagev1.VolumeBindingWaitForFirstConsumer
-	_, err := admin.StorageV1().StorageClasses().Create(context.Background(), &storagev1.StorageClass{
-		ObjectMeta:  metav1.ObjectMeta{Name: optedIn, Annotations: map[string]string{api.AnnotationOnNodeLoss: "release"}},
-		Provisioner: driver, VolumeBindingMode: &late, Parameters: map[string]string{"volumeGroup": "vg", "layout": "thin"},
-	}, metav1.CreateOptions{})
+	class := classOf(optedIn, map[string]string{"volumeGroup": "vg", "layout": "thin"})
+	class.Annotations = map[string]string{api.AnnotationOnNodeLoss: "release"}
+	_, err := admin.StorageV1().StorageClasses().Create(context.Background(), class, metav1.CreateOptions{})
 	return err
 })
 
 // inUse makes a bound claim as in a cluster: with its class, policy, phase and finalizers.
 func (n *node) inUse(t *testing.T, name, class string, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolumeClaim {
 	t.Helper()
-	if err := releaseClass(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, releaseClass())
 	claim := n.boundOf(t, name, class, corev1.PersistentVolumeFilesystem)
 	patchVolume(t, claim.Spec.VolumeName, "", fmt.Sprintf(`{"metadata": {"finalizers": ["kubernetes.io/pv-protection", %q]},
 		"spec": {"persistentVolumeReclaimPolicy": %q}}`, provisionerHolds, policy))
@@ -123,60 +91,37 @@ func (n *node) inUse(t *testing.T, name, class string, policy corev1.PersistentV
 	return claim
 }
 
-func patchVolume(t *testing.T, name, subresource, patch string) {
-	t.Helper()
-	var subresources []string
-	if subresource != "" {
-		subresources = append(subresources, subresource)
-	}
-	_, err := admin.CoreV1().PersistentVolumes().Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // remove deletes the Node object.
 func (n *node) remove(t *testing.T) {
 	t.Helper()
-	if err := admin.CoreV1().Nodes().Delete(t.Context(), n.name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.CoreV1().Nodes().Delete(t.Context(), n.name, metav1.DeleteOptions{}))
 }
 
 // waitingPod makes a pod of the claim that no node has room for.
 func waitingPod(t *testing.T, claim *corev1.PersistentVolumeClaim, on string) *corev1.Pod {
 	t.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := admin.CoreV1().ServiceAccounts(claim.Namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
+	makeAccount(t, claim.Namespace)
 	pod, err := admin.CoreV1().Pods(claim.Namespace).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "pod-of-" + claim.Name},
 		Spec: corev1.PodSpec{NodeName: on, Containers: []corev1.Container{{Name: "c", Image: "i"}}, Volumes: []corev1.Volume{{
 			Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}},
 		}}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pod
 }
 
 // playVolumeController does, to the end of the test, what kube-controller-manager does to the claims of a namespace and
 // their volumes: protection is lifted where nothing uses them, and a volume without its claim is Released.
 func playVolumeController(t *testing.T, claims ...*corev1.PersistentVolumeClaim) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	inBackground(t, func(ctx context.Context) {
 		for ctx.Err() == nil {
 			for _, claim := range claims {
 				controlVolume(ctx, claim)
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-	}()
-	t.Cleanup(func() { cancel(); <-ended })
+	})
 }
 
 func controlVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
@@ -212,15 +157,13 @@ func scheduledUser(ctx context.Context, claim *corev1.PersistentVolumeClaim) boo
 // untilGone waits until get answers that there is no such object, or one with another UID.
 func untilGone(t *testing.T, what string, get func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(wait.Limit(30 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
+	soon(t, what+" is gone", func() bool {
 		err := get()
-		if apierrors.IsNotFound(err) {
-			return
+		if !apierrors.IsNotFound(err) {
+			must(t, err)
 		}
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("%s is still there: %v", what, err)
-		}
-	}
+		return err != nil
+	})
 }
 
 func claimOf(t *testing.T, claim *corev1.PersistentVolumeClaim) func() error {
@@ -233,6 +176,13 @@ func claimOf(t *testing.T, claim *corev1.PersistentVolumeClaim) func() error {
 func volumeOf(t *testing.T, claim *corev1.PersistentVolumeClaim) func() error {
 	return func() error {
 		_, err := admin.CoreV1().PersistentVolumes().Get(t.Context(), claim.Spec.VolumeName, metav1.GetOptions{})
+		return err
+	}
+}
+
+func podThere(t *testing.T, pod *corev1.Pod) func() error {
+	return func() error {
+		_, err := admin.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 		return err
 	}
 }
@@ -259,23 +209,18 @@ func expectVolumeKept(t *testing.T, claim *corev1.PersistentVolumeClaim) *corev1
 func taintNode(t *testing.T, name, key string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"spec": {"taints": [{"key": %q, "value": "nodeshutdown", "effect": "NoExecute"}]}}`, key)
-	if _, err := admin.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := admin.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	must(t, err)
 }
 
 // replaceDriver makes the claim's volume another driver's.
 func replaceDriver(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 	t.Helper()
 	pv := expectVolumeKept(t, claim)
-	patchVolume(t, pv.Name, "", `{"metadata": {"finalizers": null}}`)
-	if err := admin.CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	dropVolume(t, pv.Name)
 	pv.ObjectMeta = metav1.ObjectMeta{Name: pv.Name}
 	pv.Spec.CSI.Driver = "example.com"
-	if _, err := admin.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := admin.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{})
+	must(t, err)
 	patchVolume(t, pv.Name, "status", `{"status": {"phase": "Bound"}}`)
 }

@@ -62,13 +62,9 @@ func TestKarpenter(t *testing.T) {
 func startKarpenter(t *testing.T, dir string) {
 	t.Helper()
 	l, err := lab.Open("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	karpenter, crds, err := l.Karpenter(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range crds {
 		runKubectl(t, nil, "create", "-f", file)
 		runKubectl(t, nil, "wait", "--for=condition=Established", "-f", file)
@@ -77,9 +73,7 @@ func startKarpenter(t *testing.T, dir string) {
 	t.Setenv("KUBECONFIG", filepath.Join(dir, "admin"))
 	// 0: any free port
 	stop, err := start(dir, karpenter, "--disable-leader-election=true", "--metrics-port=0", "--health-probe-port=0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		stop()
 		if log, err := os.ReadFile(filepath.Join(dir, "karpenter.log")); t.Failed() {
@@ -110,9 +104,8 @@ func newDatabasePod(t *testing.T, pod *corev1.Pod, pool, cpus string) {
 	pod.Labels = map[string]string{"app": "db"}
 	pod.Spec.NodeSelector = map[string]string{"pool": pool}
 	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)}
-	if _, err := admin.CoreV1().Pods(namespace(t)).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := admin.CoreV1().Pods(namespace(t)).Create(t.Context(), pod, metav1.CreateOptions{})
+	must(t, err)
 }
 
 // newReplica makes a pod with a new claim of 2 GiB; apart: with required anti-affinity against all pods of app=db.

@@ -44,11 +44,7 @@ func newKubelet(t *testing.T, name string) {
 	must(t, err)
 	server.StartTLS()
 	t.Cleanup(server.CloseClientConnections)
-	node, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	must(t, err)
-	t.Cleanup(func() {
-		must(t, admin.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
-	})
+	node := create(t, admin.CoreV1().Nodes(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ownAddress(t)}}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(server.Listener.Addr().(*net.TCPAddr).Port)
 	_, err = admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})

@@ -5,6 +5,7 @@ package apiserver
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,17 +15,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/nodegroup"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 	"github.com/nodelvm/nodelvm/test/cluster"
 )
 
@@ -49,7 +48,7 @@ func TestCapacityOfFutureNodes(t *testing.T) {
 	startControllers(t, dir)
 	templateNode(t)
 	for class := range groupClasses {
-		newGroupClass(t, class)
+		newClass(t, class, map[string]string{"volumeGroup": "vg", "layout": strings.TrimPrefix(class, "group-")})
 	}
 	pod := newGroupPod(t, "before", "group-linear", "1Gi")
 	soon(t, "no capacity is known", func() bool { return isRefused(t, pod) })
@@ -85,40 +84,18 @@ func TestCapacityOfFutureNodes(t *testing.T) {
 	}
 }
 
-// TestFutureNodesAreTheJanitors: a node cannot write what a node group will have.
-func TestFutureNodesAreTheJanitors(t *testing.T) {
-	here := newNode(t, "a")
-	client, err := kubernetes.NewForConfig(config(here.token))
-	must(t, err)
-	size := resource.MustParse("1Ti")
-	capacity := &storagev1.CSIStorageCapacity{
-		ObjectMeta:       metav1.ObjectMeta{GenerateName: "x-", Labels: map[string]string{"csi.storage.k8s.io/drivername": driver}},
-		NodeTopology:     &metav1.LabelSelector{MatchLabels: map[string]string{api.LabelTemplateNode: "true", "pool": "nvme"}},
-		StorageClassName: "thin", Capacity: &size,
-	}
-	_, err = client.StorageV1().CSIStorageCapacities(system).Create(t.Context(), capacity, metav1.CreateOptions{})
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "may publish only its own capacity") {
-		t.Errorf("got %v, want the policy's refusal", err)
-	}
-}
-
 // startControllers runs the scheduler and the garbage collector until the test ends.
 func startControllers(t *testing.T, dir string) {
 	t.Helper()
-	c := clientcmdapi.NewConfig()
-	c.Clusters["c"] = &clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}
-	c.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: adminPass}
-	c.Contexts["x"], c.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}, "x"
 	path := filepath.Join(dir, "admin")
-	must(t, clientcmd.WriteToFile(*c, path))
+	writeKubeconfig(t, path, server, adminPass)
 	common := []string{"--kubeconfig=" + path, "--leader-elect=false", "--secure-port=0", "--profiling=false"}
 	for name, args := range map[string][]string{"kube-scheduler": nil, "kube-controller-manager": {"--controllers=garbage-collector-controller"}} {
 		stop, err := start(dir, sidecars[name], append(args, common...)...)
 		must(t, err)
 		t.Cleanup(stop)
 	}
-	_, err := admin.CoreV1().ServiceAccounts(namespace(t)).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-	must(t, err)
+	makeAccount(t, namespace(t))
 }
 
 // templateNode makes the node that cluster-autoscaler would show to the scheduler's code.
@@ -132,53 +109,6 @@ func emptyNode(t *testing.T) {
 	t.Helper()
 	makeNode(t, "empty", map[string]string{"pool": "nvme", topology: "empty"})
 	publishCapacity(t, "empty", "group-thin", groupClasses["group-thin"])
-}
-
-// publishCapacity publishes, to the end of the test, what csi-provisioner publishes for a node.
-func publishCapacity(t *testing.T, node, class, capacity string) {
-	t.Helper()
-	size := resource.MustParse(capacity)
-	published, err := admin.StorageV1().CSIStorageCapacities(system).Create(t.Context(), &storagev1.CSIStorageCapacity{
-		ObjectMeta:       metav1.ObjectMeta{GenerateName: node + "-", Labels: map[string]string{"csi.storage.k8s.io/drivername": driver}},
-		NodeTopology:     &metav1.LabelSelector{MatchLabels: map[string]string{topology: node}},
-		StorageClassName: class, Capacity: &size, MaximumVolumeSize: &size,
-	}, metav1.CreateOptions{})
-	must(t, err)
-	t.Cleanup(func() {
-		must(t, admin.StorageV1().CSIStorageCapacities(system).Delete(context.Background(), published.Name, metav1.DeleteOptions{}))
-	})
-}
-
-func makeNode(t *testing.T, name string, labels map[string]string) {
-	t.Helper()
-	node, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
-	must(t, err)
-	t.Cleanup(func() {
-		must(t, admin.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}))
-	})
-	node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100"), corev1.ResourceCPU: resource.MustParse("8")}
-	node.Status.Capacity = node.Status.Allocatable
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	node, err = admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
-	must(t, err)
-	node.Spec.Taints = nil // the API server taints a new node as not ready
-	_, err = admin.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
-	must(t, err)
-}
-
-func newGroupClass(t *testing.T, name string) {
-	t.Helper()
-	late := storagev1.VolumeBindingWaitForFirstConsumer
-	_, err := admin.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver, VolumeBindingMode: &late,
-		Parameters: map[string]string{"volumeGroup": "vg", "layout": strings.TrimPrefix(name, "group-")},
-	}, metav1.CreateOptions{})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := admin.StorageV1().StorageClasses().Delete(context.Background(), name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-			must(t, err)
-		}
-	})
 }
 
 // newGroupPod makes a pod with a claim that can run on the template's node alone.
@@ -250,7 +180,7 @@ func templateOf(t *testing.T, class string) *storagev1.CSIStorageCapacity {
 // soonLearned waits for the capacity of a class. A learned one waits until the empty node's has not changed for half a minute.
 func soonLearned(t *testing.T, class, size string) {
 	t.Helper()
-	within(t, 2*time.Minute, "there is a capacity for "+class, func() bool { return templateOf(t, class) != nil })
+	wait.For(t, 2*time.Minute, "there is a capacity for "+class, func() bool { return templateOf(t, class) != nil })
 	want := resource.MustParse(size)
 	if o := templateOf(t, class); o == nil || o.Capacity == nil || o.Capacity.Cmp(want) != 0 || o.MaximumVolumeSize == nil || o.MaximumVolumeSize.Cmp(want) != 0 {
 		t.Fatalf("class %s: got %+v, want %s", class, o, size)
@@ -303,4 +233,11 @@ func runKubectl(t *testing.T, stdin []byte, args ...string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl %s: %v: %s", args[0], err, out)
 	}
+}
+
+func startPublisher(t *testing.T, groups []nodegroup.Group) *runningJanitor {
+	t.Helper()
+	return startJanitor(t, "publisher", func(client *kubeclient.Client, log *slog.Logger) func(context.Context) {
+		return (&nodegroup.Publisher{Client: client, Namespace: system, Groups: groups, Log: log}).Run
+	})
 }

@@ -3,9 +3,7 @@
 package apiserver
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"reflect"
 	"slices"
@@ -15,13 +13,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube"
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // reads notes what an agent that does not run, and so watches nothing, asks of the API server.
@@ -51,13 +47,7 @@ func (r *reads) take() []string {
 func (n *node) asking(t *testing.T) (*kube.Agent, *reads) {
 	t.Helper()
 	r := &reads{}
-	c := n.restConfig()
-	c.WrapTransport = r.roundTrip
-	client, err := kubeclient.NewClientFor(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kube.NewAgent(kube.Config{Client: client, Node: n.name, Volumes: n.host, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}), r
+	return n.agent(t, r.roundTrip), r
 }
 
 // podUsing makes a pod with these claims; a name that begins with a colon is a generic ephemeral volume's.
@@ -77,14 +67,9 @@ func podUsing(t *testing.T, name string, claims ...string) *corev1.Pod {
 		}
 		pod.Spec.Volumes = append(pod.Spec.Volumes, v)
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}} // that no controller makes here
-	if _, err := admin.CoreV1().ServiceAccounts(namespace(t)).Create(t.Context(), account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
+	makeAccount(t, namespace(t))
 	pod, err := admin.CoreV1().Pods(namespace(t)).Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pod
 }
 
@@ -125,17 +110,12 @@ func TestPeerClaims(t *testing.T) {
 	here := newNode(t, "a")
 	agent, sent := here.asking(t)
 	immediate, foreign := "immediate", "foreign"
-	for name, class := range map[string]*storagev1.StorageClass{
-		immediate: {Provisioner: driver, Parameters: map[string]string{"volumeGroup": "vg"}},
-		foreign:   {Provisioner: "ebs.example.org"},
-	} {
-		class.Name = name
-		if _, err := admin.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { // the plugin would report such a class in its test
-			must(t, admin.StorageV1().StorageClasses().Delete(context.Background(), name, metav1.DeleteOptions{}))
-		})
+	atOnce := classOf(immediate, map[string]string{"volumeGroup": "vg"})
+	atOnce.VolumeBindingMode = nil
+	others := classOf(foreign, nil)
+	others.Provisioner = "ebs.example.org"
+	for _, class := range []*storagev1.StorageClass{atOnce, others} {
+		create(t, admin.StorageV1().StorageClasses(), class)
 	}
 	newClaim(t, "data", plain)
 	other := newClaim(t, "other", func(c *corev1.PersistentVolumeClaim) {
@@ -160,9 +140,7 @@ func TestPeerClaims(t *testing.T) {
 	}}
 	sent.take()
 	got, err := agent.PodClaims(t.Context(), namespace(t), "data")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -175,36 +153,5 @@ func TestPeerClaims(t *testing.T) {
 	}
 	if stranger, err := agent.PodClaims(t.Context(), namespace(t), "unused"); err != nil || len(stranger.Pods) > 0 {
 		t.Errorf("a claim that no pod uses: %+v, %v", stranger, err)
-	}
-}
-
-// TestPeerClaimsFromAgentCache: the watches answer what they know, and the claim gets one event.
-func TestPeerClaimsFromAgentCache(t *testing.T) {
-	here := newNode(t, "a")
-	agent := here.start(t, nil)
-	data, more := newClaim(t, "data", plain), newClaim(t, "more", plain)
-	podUsing(t, "web", "data", "more")
-	company, err := agent.PodClaims(t.Context(), namespace(t), "data")
-	if err != nil || len(company.Claims) != 1 || company.Claims[0].UID != string(more.UID) {
-		t.Errorf("found %+v, %v", company, err)
-	}
-	soon(t, "the claim waits", func() bool { return agent.Waiting(data.Namespace, "data", string(data.UID)) })
-	if agent.Waiting(data.Namespace, "data", "another's UID") {
-		t.Error("a claim that was made anew is taken for the first")
-	}
-	if err := admin.CoreV1().PersistentVolumeClaims(data.Namespace).Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	soon(t, "the claim waits no more", func() bool { return !agent.Waiting(data.Namespace, "data", string(data.UID)) })
-
-	for range 3 {
-		agent.Warn(t.Context(), more.Namespace, "more", string(more.UID), "InsufficientCapacityForPod", "delete claim data")
-	}
-	if said := eventOn(t, more.Namespace, "more", "InsufficientCapacityForPod"); said != "delete claim data" {
-		t.Errorf("the event says %q", said)
-	}
-	event, err := admin.CoreV1().Events(more.Namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=more"})
-	if err != nil || len(event.Items) != 1 || event.Items[0].Count != 1 {
-		t.Errorf("told more than once: %+v, %v", event, err)
 	}
 }

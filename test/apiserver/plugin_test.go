@@ -3,7 +3,6 @@
 package apiserver
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -15,16 +14,10 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -44,12 +37,7 @@ type plugin struct {
 // run runs the plugin and answers what it says, and its exit status.
 func (p *plugin) run(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: p.token}
-	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	config.CurrentContext = "x"
-	must(t, clientcmd.WriteToFile(*config, p.path+".config"))
+	writeKubeconfig(t, p.path+".config", server, p.token)
 	cmd := exec.CommandContext(t.Context(), p.path, args...)
 	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+p.path+".config")
 	text, err := cmd.CombinedOutput()
@@ -86,9 +74,8 @@ func newPlugin(t *testing.T) *plugin {
 	pod.Spec.NodeName, pod.Spec.Containers = pluginNode, pod.Spec.Containers[:1]
 	serve(t, pod, p.page)
 	newKubelet(t, pluginNode)
-	_, err = admin.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: pluginNode},
-		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: pluginNode, TopologyKeys: []string{topology}}}}}, metav1.CreateOptions{})
-	must(t, err)
+	create(t, admin.StorageV1().CSINodes(), &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: pluginNode},
+		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: pluginNode, TopologyKeys: []string{topology}}}}})
 	publishCapacities(t)
 	pods, err := admin.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{}) // doctor explains why the claims of other tests' pods wait
 	must(t, err)
@@ -100,33 +87,22 @@ func newPlugin(t *testing.T) *plugin {
 	left, err := admin.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{}) // other tests' nodes are gone: to doctor their volumes are lost
 	must(t, err)
 	for _, pv := range left.Items {
-		patchVolume(t, pv.Name, "", `{"metadata": {"finalizers": null}}`)
-		if err := admin.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-			must(t, err)
-		}
+		dropVolume(t, pv.Name)
 	}
 	deleteContents(t)
 	set.Status.DesiredNumberScheduled = 1
 	_, err = admin.AppsV1().DaemonSets(system).UpdateStatus(ctx, set, metav1.UpdateOptions{})
 	must(t, err)
-	t.Cleanup(func() {
-		must(t, admin.StorageV1().CSINodes().Delete(context.Background(), pluginNode, metav1.DeleteOptions{}))
-	})
 	return p
 }
 
 // deleteContents deletes what other tests have left: to doctor the snapshots of their nodes are lost.
 func deleteContents(t *testing.T) {
 	t.Helper()
-	text, err := admin.RESTClient().Get().AbsPath(contents).Do(t.Context()).Raw()
-	must(t, err)
 	var list metav1.PartialObjectMetadataList
-	must(t, json.Unmarshal(text, &list))
+	readRaw(t, &list, contents)
 	for _, item := range list.Items {
-		must(t, admin.RESTClient().Patch(types.MergePatchType).AbsPath(contents, item.Name).Body([]byte(`{"metadata": {"finalizers": null}}`)).Do(t.Context()).Error())
-		if err := admin.RESTClient().Delete().AbsPath(contents, item.Name).Do(t.Context()).Error(); !apierrors.IsNotFound(err) {
-			must(t, err)
-		}
+		removeRaw(t, contents, item.Name)
 	}
 }
 
@@ -135,24 +111,20 @@ func publishCapacities(t *testing.T) {
 	t.Helper()
 	classes, err := admin.StorageV1().StorageClasses().List(t.Context(), metav1.ListOptions{})
 	must(t, err)
-	capacities, size := admin.StorageV1().CSIStorageCapacities(system), resource.MustParse("9Gi")
 	for _, class := range classes.Items {
 		if class.Provisioner != driver {
 			continue
 		}
-		c := &storagev1.CSIStorageCapacity{ObjectMeta: metav1.ObjectMeta{Name: "csisc-plugin-" + class.Name}, StorageClassName: class.Name,
-			MaximumVolumeSize: &size, NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{topology: pluginNode}}}
-		_, err := capacities.Create(t.Context(), c, metav1.CreateOptions{})
-		must(t, err)
-		t.Cleanup(func() { must(t, capacities.Delete(context.Background(), c.Name, metav1.DeleteOptions{})) })
+		c := capacityOf(pluginNode, class.Name, "9Gi")
+		c.Name = "csisc-plugin-" + class.Name
+		create(t, admin.StorageV1().CSIStorageCapacities(system), c)
 	}
 }
 
 // forgeDriver runs a pod with the driver's labels in a namespace of a tenant. Its page says that nothing is on the node.
 func forgeDriver(t *testing.T) {
 	t.Helper()
-	_, err := admin.CoreV1().ServiceAccounts(namespace(t)).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-	must(t, err)
+	makeAccount(t, namespace(t))
 	serve(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t), Name: "a", Labels: map[string]string{
 		"app.kubernetes.io/name": "nodelvm", "app.kubernetes.io/component": "node"}},
 		Spec: corev1.PodSpec{NodeName: pluginNode, Containers: []corev1.Container{{Name: "nodelvm", Image: "i"}}}}, &report.Node{Node: pluginNode})
@@ -184,11 +156,7 @@ func serve(t *testing.T, pod *corev1.Pod, content *report.Node) {
 	port := int32(listener.Addr().(*net.TCPAddr).Port)
 	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: port}}
 	pods := admin.CoreV1().Pods(pod.Namespace)
-	made, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
-	must(t, err)
-	t.Cleanup(func() {
-		must(t, pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
-	})
+	made := create(t, pods, pod)
 	made.Status.Phase, made.Status.PodIP = corev1.PodRunning, ownAddress(t)
 	made.Status.PodIPs = []corev1.PodIP{{IP: made.Status.PodIP}}
 	made.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -241,9 +209,8 @@ func TestPluginFindsPlantedFaults(t *testing.T) {
 	expect("what such a pod denies", 1, "vg/pvc-left", "drain-check", pluginNode)
 	p.page.Volumes = nil
 
-	stranger, err := admin.CoreV1().ServiceAccounts(system).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, metav1.CreateOptions{})
-	must(t, err)
-	p.token = limited(t, stranger.Name)
+	create(t, admin.CoreV1().ServiceAccounts(system), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}})
+	p.token = limited(t, "stranger")
 	expect("a user who may forward no port", 0, "you need the right to create pods/portforward in the namespace nodelvm-system", "nodes")
 	expect("who may not drain-check", 2, "forbidden", "drain-check", pluginNode)
 	expect("who may see little", 1, "plugin-node (nodes answer)", "doctor")
@@ -258,18 +225,14 @@ func limited(t *testing.T, account string) string {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: account}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
 		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: []string{"list"}}}}
-	_, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
-	must(t, err)
-	_, err = admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: account},
+	create(t, admin.RbacV1().ClusterRoles(), role)
+	create(t, admin.RbacV1().ClusterRoleBindings(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: account},
 		RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: account},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: system, Name: account}}}, metav1.CreateOptions{})
-	must(t, err)
-	token, err := admin.CoreV1().ServiceAccounts(system).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(t, err)
-	return token.Status.Token
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: system, Name: account}}})
+	return tokenOfAccount(t, account)
 }
 
-// pluginFaults are what can be wrong with objects; plant answers how to repair it.
+// pluginFaults are what the plugin reads of this API server in another way than it reads a list; plant answers how to repair it.
 var pluginFaults = []struct {
 	name, says string
 	plant      func(t *testing.T) (repair func())
@@ -287,64 +250,18 @@ var pluginFaults = []struct {
 		set(rules[1:])
 		return func() { set(rules) }
 	}},
-	{"no CSIDriver", "CSIDriver nodelvm.io (driver object)", func(t *testing.T) func() {
-		drivers := admin.StorageV1().CSIDrivers()
-		was, err := drivers.Get(t.Context(), driver, metav1.GetOptions{})
-		must(t, err)
-		must(t, drivers.Delete(t.Context(), driver, metav1.DeleteOptions{}))
-		return func() {
-			was.ResourceVersion, was.UID = "", ""
-			_, err := drivers.Create(t.Context(), was, metav1.CreateOptions{})
-			must(t, err)
-		}
-	}},
-	{"driver not registered", "CSINode plugin-node does not name nodelvm.io", func(t *testing.T) func() {
-		nodes := admin.StorageV1().CSINodes()
-		node, err := nodes.Get(t.Context(), pluginNode, metav1.GetOptions{})
-		must(t, err)
-		drivers := node.Spec.Drivers
-		set := func(drivers []storagev1.CSINodeDriver) {
-			node.Spec.Drivers = drivers
-			node, err = nodes.Update(t.Context(), node, metav1.UpdateOptions{})
-			must(t, err)
-		}
-		set(nil)
-		return func() { set(drivers) }
-	}},
 	{"snapshot-controller without the distributed flag", "Deployment default/snapshots (snapshots)", func(t *testing.T) func() {
 		labels := map[string]string{"app": "snapshots"}
 		deployments := admin.AppsV1().Deployments("default")
-		_, err := deployments.Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "snapshots"}, Spec: appsv1.DeploymentSpec{
+		create(t, deployments, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "snapshots"}, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example/snapshot-controller:v8.7.0"}}}}}}, metav1.CreateOptions{})
-		must(t, err)
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example/snapshot-controller:v8.7.0"}}}}}})
 		return func() { must(t, deployments.Delete(t.Context(), "snapshots", metav1.DeleteOptions{})) }
 	}},
-	{"no group, and an immediate class", "does not have the volume group \"vg-slow\"", func(t *testing.T) func() {
-		classes := admin.StorageV1().StorageClasses()
-		_, err := classes.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Provisioner: driver,
-			Parameters: map[string]string{"volumeGroup": "vg-slow"}}, metav1.CreateOptions{})
-		must(t, err)
-		return func() { must(t, classes.Delete(t.Context(), "slow", metav1.DeleteOptions{})) }
-	}},
 	{"an encrypted class that the policy does not name", "the admission policy nodelvm-node-restriction does not name the class", func(t *testing.T) func() {
-		classes := admin.StorageV1().StorageClasses()
-		late := storagev1.VolumeBindingWaitForFirstConsumer
-		_, err := classes.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "secret"}, Provisioner: driver, VolumeBindingMode: &late,
-			Parameters: map[string]string{"volumeGroup": "vg", "encryption": "luks2"}}, metav1.CreateOptions{})
-		must(t, err)
-		return func() { must(t, classes.Delete(t.Context(), "secret", metav1.DeleteOptions{})) }
-	}},
-	{"capacity older than the group", "a maximum volume size of 90 GiB for the storage class thin", func(t *testing.T) func() {
-		capacities := admin.StorageV1().CSIStorageCapacities(system)
-		set := func(size string) {
-			c, err := capacities.Get(t.Context(), "csisc-plugin-thin", metav1.GetOptions{})
-			must(t, err)
-			*c.MaximumVolumeSize = resource.MustParse(size)
-			_, err = capacities.Update(t.Context(), c, metav1.UpdateOptions{})
-			must(t, err)
+		newClass(t, "secret", map[string]string{"volumeGroup": "vg", "encryption": "luks2"})
+		return func() {
+			must(t, admin.StorageV1().StorageClasses().Delete(t.Context(), "secret", metav1.DeleteOptions{}))
 		}
-		set("90Gi")
-		return func() { set("9Gi") }
 	}},
 }

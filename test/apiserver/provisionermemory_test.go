@@ -82,7 +82,7 @@ func (n *node) startProvisioner(t *testing.T, dir, way string) *provisioner {
 		local := httptest.NewUnstartedServer(proxy)
 		local.Listener = countedListener{local.Listener, &p.downstream}
 		startTLS(t, local)
-		n.writeKubeconfig(t, filepath.Join(dir, "proxied"), local.URL)
+		writeKubeconfig(t, filepath.Join(dir, "proxied"), local.URL, n.token)
 	}
 	for _, c := range manifestContainers(t) {
 		if c.Name != "csi-provisioner" {
@@ -227,10 +227,8 @@ func otherPV(claim *corev1.PersistentVolumeClaim, on string) *corev1.PersistentV
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: corev1.ResourceList(claim.Spec.Resources.Requests), AccessModes: claim.Spec.AccessModes,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete, StorageClassName: "thin",
-			ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: topology, Operator: corev1.NodeSelectorOpIn, Values: []string{on}}},
-			}}}},
+			ClaimRef:     &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+			NodeAffinity: affinityTo(on),
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: driver, VolumeHandle: "abcdef-0123-4567-89ab-cdef-0123-456789/" + claim.Spec.VolumeName, FSType: "ext4",
 				VolumeAttributes: map[string]string{"storage.kubernetes.io/csiProvisionerIdentity": "1795390000000-1234-nodelvm.io-" + on, "nodelvm.io/volume-group": "vg"},

@@ -22,7 +22,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -190,11 +189,7 @@ func setUp(ctx context.Context, crds []string) (err error) {
 	if out, err := exec.CommandContext(ctx, kubectl, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("kubectl create: %w: %s", err, bytes.TrimSpace(out))
 	}
-	late, yes := storagev1.VolumeBindingWaitForFirstConsumer, true
-	_, err = admin.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "thin"}, Provisioner: driver, VolumeBindingMode: &late, AllowVolumeExpansion: &yes,
-		Parameters: map[string]string{"volumeGroup": "vg", "layout": "thin"},
-	}, metav1.CreateOptions{})
+	_, err = admin.StorageV1().StorageClasses().Create(ctx, classOf("thin", map[string]string{"volumeGroup": "vg", "layout": "thin"}), metav1.CreateOptions{})
 	return err
 }
 

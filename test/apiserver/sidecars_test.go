@@ -24,7 +24,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -35,10 +34,6 @@ import (
 	"github.com/nodelvm/nodelvm/kube/apiproxy"
 	"github.com/nodelvm/nodelvm/lvm"
 )
-
-func snapshotsIn(t *testing.T) string {
-	return "/apis/snapshot.storage.k8s.io/v1/namespaces/" + namespace(t) + "/volumesnapshots"
-}
 
 // csiPlugin is the identity and the node service of a driver whose controller service is the real one.
 type csiPlugin struct {
@@ -110,7 +105,7 @@ func (n *node) serveSidecars(t *testing.T) (dir string) {
 	csi.RegisterIdentityServer(service, plugin)
 	csi.RegisterNodeServer(service, plugin)
 	csi.RegisterControllerServer(service, controller.New(controller.Config{
-		NodeName: n.name, Volumes: n.host, Snapshots: n.host, Cluster: n.cluster, CheckFileSystem: func(string, string) error { return nil },
+		NodeName: n.name, Volumes: n.host, Snapshots: n.host, CheckFileSystem: func(string, string) error { return nil },
 	}))
 	go func() { _ = service.Serve(listener) }()
 	t.Cleanup(service.Stop)
@@ -118,8 +113,8 @@ func (n *node) serveSidecars(t *testing.T) (dir string) {
 	must(t, err)
 	local := httptest.NewUnstartedServer(proxy)
 	startTLS(t, local)
-	n.writeKubeconfig(t, filepath.Join(dir, "direct"), server)
-	n.writeKubeconfig(t, filepath.Join(dir, "proxied"), local.URL)
+	writeKubeconfig(t, filepath.Join(dir, "direct"), server, n.token)
+	writeKubeconfig(t, filepath.Join(dir, "proxied"), local.URL, n.token)
 	return dir
 }
 
@@ -134,12 +129,11 @@ func startTLS(t *testing.T, local *httptest.Server) {
 	t.Cleanup(local.Close)
 }
 
-// writeKubeconfig writes a configuration with the node's token.
-func (n *node) writeKubeconfig(t *testing.T, path, server string) {
+func writeKubeconfig(t *testing.T, path, server, token string) {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: n.token}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
 	must(t, clientcmd.WriteToFile(*config, path))
@@ -173,8 +167,8 @@ func (n *node) startSidecar(t *testing.T, dir string, c corev1.Container) (log s
 	return file.Name(), cmd.Process.Pid
 }
 
-// manifestContainers are those of the driver's pod; the first is the driver.
-func manifestContainers(t *testing.T) []corev1.Container {
+// manifestPod is the driver's pod.
+func manifestPod(t *testing.T) corev1.PodSpec {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/nodelvm.yaml")
 	must(t, err)
@@ -184,8 +178,11 @@ func manifestContainers(t *testing.T) []corev1.Container {
 			must(t, yaml.UnmarshalStrict(object, &set))
 		}
 	}
-	return set.Spec.Template.Spec.Containers
+	return set.Spec.Template.Spec
 }
+
+// manifestContainers are those of the driver's pod; the first is the driver.
+func manifestContainers(t *testing.T) []corev1.Container { return manifestPod(t).Containers }
 
 // TestSidecarsAreAdmitted: the real csi-provisioner and csi-snapshotter do all that they do for a node with what the policies and
 // RBAC leave them.
@@ -205,17 +202,14 @@ func TestSidecarsAreAdmitted(t *testing.T) {
 	})
 	claim := here.selectedClaim(t, "data", func(*corev1.PersistentVolumeClaim) {})
 	pv := here.untilProvisioned(t, claim)
-	patchClaim(t, claim, "", fmt.Sprintf(`{"spec": {"volumeName": %q}}`, pv.Name))
-	claim = patchClaim(t, claim, "status", `{"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}}`)
+	claim = bindTo(t, claim, pv.Name)
 	patchVolume(t, pv.Name, "status", `{"status": {"phase": "Bound"}}`)
 
 	content := contentOf(t, here.name, pv, "snap")
 	soon(t, "the snapshot is ready", func() bool { return isReady(t, content) })
-	raw(t, admin.RESTClient().Patch("application/merge-patch+json").AbsPath(snapshotsIn(t), "snap", "status"),
-		`{"status": {"readyToUse": true, "boundVolumeSnapshotContentName": %q}}`, content)
+	patchRaw(t, []string{snapshotsIn(t), "snap", "status"}, `{"status": {"readyToUse": true, "boundVolumeSnapshotContentName": %q}}`, content)
 	restored := here.selectedClaim(t, "restored", func(c *corev1.PersistentVolumeClaim) {
-		group := "snapshot.storage.k8s.io"
-		c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: "snap"}
+		c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new(snapshotGroup), Kind: "VolumeSnapshot", Name: "snap"}
 	})
 	copied := here.untilProvisioned(t, restored).Name
 	patchClaim(t, claim, "", fmt.Sprintf(`{"metadata": {"annotations": {%q: null}}}`, selected)) // as that of a static volume: the proxy knows its volume
@@ -229,12 +223,9 @@ func TestSidecarsAreAdmitted(t *testing.T) {
 	})
 	until(t, large, "given back", func(c *corev1.PersistentVolumeClaim) bool { return c.Annotations[selected] == "" })
 
-	raw(t, admin.RESTClient().Patch("application/merge-patch+json").AbsPath(contents, content),
-		`{"metadata": {"annotations": {"snapshot.storage.kubernetes.io/volumesnapshot-being-deleted": %q}}}`, "yes")
+	patchRaw(t, []string{contents, content}, `{"metadata": {"annotations": {"snapshot.storage.kubernetes.io/volumesnapshot-being-deleted": "yes"}}}`)
 	must(t, admin.RESTClient().Delete().AbsPath(contents, content).Do(t.Context()).Error())
-	soon(t, "the content is gone", func() bool {
-		return apierrors.IsNotFound(admin.RESTClient().Get().AbsPath(contents, content).Do(t.Context()).Error())
-	})
+	untilGone(t, "the content", there(t, contents, content))
 	for _, name := range []string{pv.Name, copied, cloned} {
 		here.untilDeleted(t, name)
 	}

@@ -3,15 +3,11 @@
 package apiserver
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 )
 
 // selectedClaim makes a claim that the scheduler has given to the node.
@@ -49,43 +45,21 @@ func (n *node) untilDeleted(t *testing.T, name string) {
 // contentOf makes a snapshot of the volume's claim, and the content that the snapshot controller makes for it.
 func contentOf(t *testing.T, node string, pv *corev1.PersistentVolume, name string) (content string) {
 	t.Helper()
-	text := raw(t, admin.RESTClient().Post().AbsPath(snapshotsIn(t)), `{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
-		"metadata": {"name": %q}, "spec": {"source": {"persistentVolumeClaimName": %q}}}`, name, pv.Spec.ClaimRef.Name)
-	var snapshot metav1.PartialObjectMetadata
-	must(t, json.Unmarshal(text, &snapshot))
-	const classes = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses"
-	raw(t, admin.RESTClient().Post().AbsPath(classes), `{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass",
-		"metadata": {"name": %q}, "driver": %q, "deletionPolicy": "Delete"}`, node, driver)
-	t.Cleanup(func() { must(t, admin.RESTClient().Delete().AbsPath(classes, node).Do(context.Background()).Error()) })
+	snapshot := post(t, snapshotsIn(t), "VolumeSnapshot", name, "{}", `"spec": {"source": {"persistentVolumeClaimName": %q}}`, pv.Spec.ClaimRef.Name)
+	makeSnapshotClass(t, node, "{}")
 	content = "snapcontent-" + string(snapshot.UID)
-	raw(t, admin.RESTClient().Post().AbsPath(contents), `{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent",
-		"metadata": {"name": %q, "labels": {%q: %q}, "finalizers": ["snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"]},
-		"spec": {"driver": %q, "deletionPolicy": "Delete", "volumeSnapshotClassName": %q, "source": {"volumeHandle": %q},
-			"volumeSnapshotRef": {"namespace": %q, "name": %q, "uid": %q}}}`,
-		content, managedBy, node, driver, node, pv.Spec.CSI.VolumeHandle, namespace(t), name, snapshot.UID)
+	makeContent(t, name, string(snapshot.UID), node, node, content, pv.Spec.CSI.VolumeHandle)
 	return content
-}
-
-// raw sends a request with a body, and answers what comes back.
-func raw(t *testing.T, request *rest.Request, body string, args ...any) []byte {
-	t.Helper()
-	text, err := request.Body(fmt.Appendf(nil, body, args...)).Do(t.Context()).Raw()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
 }
 
 func isReady(t *testing.T, content string) bool {
 	t.Helper()
-	text, err := admin.RESTClient().Get().AbsPath(contents, content).Do(t.Context()).Raw()
-	must(t, err)
 	var c struct {
 		Status struct {
 			ReadyToUse     bool
 			SnapshotHandle string
 		}
 	}
-	must(t, json.Unmarshal(text, &c))
+	readRaw(t, &c, contents, content)
 	return c.Status.ReadyToUse && c.Status.SnapshotHandle != ""
 }

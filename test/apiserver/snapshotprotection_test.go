@@ -3,8 +3,6 @@
 package apiserver
 
 import (
-	"context"
-	"encoding/json"
 	"slices"
 	"testing"
 
@@ -21,7 +19,7 @@ func TestSnapshotProtection(t *testing.T) {
 	protectedSnapshot(t, "needed")
 	newClaim(t, "foreign", func(c *corev1.PersistentVolumeClaim) {
 		c.Annotations["volume.kubernetes.io/storage-provisioner"] = "ebs.csi.aws.com"
-		c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "needed"}
+		c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new(snapshotGroup), Kind: "VolumeSnapshot", Name: "needed"}
 	})
 	protectedSnapshot(t, "before")
 	dir := here.serveSidecars(t)
@@ -44,20 +42,15 @@ func TestSnapshotProtection(t *testing.T) {
 
 func protectedSnapshot(t *testing.T, name string) {
 	t.Helper()
-	raw(t, admin.RESTClient().Post().AbsPath(snapshotsIn(t)), `{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
-		"metadata": {"name": %q, "finalizers": [%q]}, "spec": {"source": {"persistentVolumeClaimName": "data"}}}`, name, restoreFinalizer)
-	path := snapshotsIn(t)
-	t.Cleanup(func() {
-		must(t, admin.RESTClient().Patch("application/merge-patch+json").AbsPath(path, name).Body([]byte(`{"metadata": {"finalizers": null}}`)).Do(context.Background()).Error())
-		must(t, admin.RESTClient().Delete().AbsPath(path, name).Do(context.Background()).Error())
-	})
+	post(t, snapshotsIn(t), "VolumeSnapshot", name, "{}", `"spec": {"source": {"persistentVolumeClaimName": "data"}}`)
+	path := []string{snapshotsIn(t), name}
+	patchRaw(t, path, `{"metadata": {"finalizers": [%q]}}`, restoreFinalizer)
+	t.Cleanup(func() { removeRaw(t, path...) })
 }
 
 func isProtected(t *testing.T, name string) bool {
 	t.Helper()
-	text, err := admin.RESTClient().Get().AbsPath(snapshotsIn(t), name).Do(t.Context()).Raw()
-	must(t, err)
 	var snapshot metav1.PartialObjectMetadata
-	must(t, json.Unmarshal(text, &snapshot))
+	readRaw(t, &snapshot, snapshotsIn(t), name)
 	return slices.Contains(snapshot.Finalizers, restoreFinalizer)
 }

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -52,12 +51,8 @@ func (c client) opened(t *testing.T, v *csi.Volume, capability *csi.VolumeCapabi
 	t.Helper()
 	dir := t.TempDir()
 	o := opened{c, v, capability, filepath.Join(dir, "staging"), filepath.Join(dir, "target")}
-	if err := os.Mkdir(o.staging, 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.stage(t, secret); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(o.staging, 0o750))
+	must(t, o.stage(t, secret))
 	if _, err := c.NodePublishVolume(t.Context(), publishRequest(v, o.staging, o.target, capability)); err != nil {
 		t.Fatal(err)
 	}
@@ -183,116 +178,17 @@ func volumeOnPage(t *testing.T, v *csi.Volume) report.Volume {
 func totalOf(t *testing.T, o opened) int64 {
 	t.Helper()
 	stats, err := o.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: o.v.GetVolumeId(), VolumePath: o.target})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return stats.GetUsage()[0].GetTotal()
 }
 
-// TestEncryptedBlock: the pod gets the mapping, and never the logical volume.
-func TestEncryptedBlock(t *testing.T) {
-	c, secret := connect(t), newSecret(t)
-	v := c.create(t, encrypted(createRequest("encrypted-raw", 64*mebibyte, func(r *csi.CreateVolumeRequest) {
-		r.VolumeCapabilities = []*csi.VolumeCapability{blockCapability()}
-	})))
-	staging, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
-	if _, err := c.NodePublishVolume(t.Context(), publishRequest(v, staging, target, blockCapability())); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("published before it is open: %v", err)
-	}
-	o := c.opened(t, v, blockCapability(), secret)
-	f, err := os.OpenFile(o.target, os.O_RDWR|os.O_SYNC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteString(strings.Repeat(plaintext, 40000)); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.grow(t, 96*mebibyte, secret); err != nil {
-		t.Errorf("expansion: %v", err)
-	}
-	if size, err := f.Seek(0, io.SeekEnd); err != nil || size != 96*mebibyte {
-		t.Errorf("the device has %d bytes: %v", size, err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if n := shows(t, v); n > 0 {
-		t.Errorf("the logical volume shows the plaintext %d times", n)
-	}
-	o.unmount(t, v, o.staging, o.target)
-	again := o.opened(t, v, blockCapability(), secret)
-	if n := counts(t, again.target, map[string]string{"plaintext": plaintext})["plaintext"]; n < 40000 {
-		t.Errorf("%d of the 40000 lines are read back", n)
-	}
-}
-
-// thinEncrypted asks for an encrypted thin volume, perhaps a copy.
-func thinEncrypted(name, fsType string, size int64, snapshot, volume string) *csi.CreateVolumeRequest {
-	typed := func(r *csi.CreateVolumeRequest) {
-		r.VolumeCapabilities = []*csi.VolumeCapability{mountCapability(fsType)}
-	}
-	if snapshot+volume == "" {
-		return encrypted(thinRequest(name, size, typed))
-	}
-	return encrypted(copyRequest(name, size, snapshot, volume, typed))
-}
-
-// TestCopiesOfAnEncryptedVolume: a snapshot of a mounted volume holds what was never synced; it is restored and cloned beside its origin
-// with the origin's key, and a class without encryption is refused. Each of them outlives the others. NODELVM_TEST_ENCRYPTED=all adds the
-// other file systems.
-func TestCopiesOfAnEncryptedVolume(t *testing.T) {
-	sizes := map[string]int64{"btrfs": 256 * mebibyte}
-	if allEncrypted() {
-		sizes["ext4"], sizes["xfs"] = 64*mebibyte, 320*mebibyte
-	}
-	for fsType, size := range sizes {
-		t.Run(fsType, func(t *testing.T) { copiesOfEncrypted(t, fsType, size) })
-	}
-}
-
 func allEncrypted() bool { return os.Getenv("NODELVM_TEST_ENCRYPTED") == "all" }
-
-func copiesOfEncrypted(t *testing.T, fsType string, size int64) {
-	t.Helper()
-	c, secret, capability := connect(t), newSecret(t), mountCapability(fsType)
-	origin := c.create(t, thinEncrypted("encrypted-origin", fsType, size, "", ""))
-	o := c.opened(t, origin, capability, secret)
-	text := strings.Repeat(plaintext, 10000)
-	if err := os.WriteFile(filepath.Join(o.target, "text"), []byte(text), 0o600); err != nil { // not synced
-		t.Fatal(err)
-	}
-	snapshot := c.snapshot(t, "encrypted", origin)
-	if state := output(t, "dmsetup", "info", "-c", "--noheadings", "-o", "suspended"); strings.Contains(state, "Suspended") {
-		t.Errorf("a device is suspended after the snapshot:\n%s", state)
-	}
-	if _, err := c.CreateVolume(t.Context(), copyRequest("plain-copy", size, snapshot.GetSnapshotId(), "")); status.Code(err) != codes.InvalidArgument {
-		t.Errorf("a copy without encryption: %v", err)
-	}
-	for name, request := range map[string]*csi.CreateVolumeRequest{
-		"restored": thinEncrypted("encrypted-restored", fsType, size, snapshot.GetSnapshotId(), ""),
-		"clone":    thinEncrypted("encrypted-clone", fsType, size, "", origin.GetVolumeId()),
-	} {
-		v := c.create(t, request)
-		if v.GetCapacityBytes() != origin.GetCapacityBytes() {
-			t.Errorf("%s has %d bytes, its origin %d", name, v.GetCapacityBytes(), origin.GetCapacityBytes())
-		}
-		copied := c.opened(t, v, capability, secret)
-		reads(t, filepath.Join(copied.target, "text"), text)
-		write(t, filepath.Join(copied.target, "own"), name)
-		if n := shows(t, v); n > 0 {
-			t.Errorf("%s shows the plaintext %d times", name, n)
-		}
-	}
-	reads(t, filepath.Join(o.target, "text"), text)
-}
 
 // TestDeletedEncryptedVolumeIsErased: its extents are free at once, and nothing of its header or its plaintext is left on the disks.
 func TestDeletedEncryptedVolumeIsErased(t *testing.T) {
 	c, secret := connect(t), newSecret(t)
 	made, err := c.CreateVolume(t.Context(), encrypted(createRequest("encrypted-deleted", 512*mebibyte)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v := made.GetVolume()
 	where := onDisk(t, filepath.Base(v.GetVolumeId()))
 	o := c.opened(t, v, mountCapability("ext4"), secret)
@@ -309,9 +205,7 @@ func TestDeletedEncryptedVolumeIsErased(t *testing.T) {
 	if err := o.stage(t, secret); err != nil { // as a pod leaves it whose start failed and was given up
 		t.Fatal(err)
 	}
-	if err := command("umount", o.staging); err != nil {
-		t.Fatal(err)
-	}
+	must(t, command("umount", o.staging))
 	c.remove(t, v.GetVolumeId())
 	patterns := map[string]string{"its LUKS header": header, "the plaintext": plaintext} // not read before: the disk's cache would have what was there
 	for what, n := range countsIn(t, where, patterns) {
@@ -333,9 +227,7 @@ func onDisk(t *testing.T, name string) *io.SectionReader {
 		t.Fatalf("%q: %v", text, err)
 	}
 	f, err := os.Open(disk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	return io.NewSectionReader(f, start+first*extent, (last-first+1)*extent)
 }
@@ -344,9 +236,7 @@ func onDisk(t *testing.T, name string) *io.SectionReader {
 func counts(t *testing.T, device string, patterns map[string]string) map[string]int {
 	t.Helper()
 	f, err := os.Open(device)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = f.Close() }()
 	return countsIn(t, f, patterns)
 }
@@ -365,61 +255,6 @@ func countsIn(t *testing.T, device io.ReaderAt, patterns map[string]string) map[
 		if err == io.EOF {
 			return found
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
-}
-
-// TestRotationOfAKey: the new key takes the place of the old one, with an expansion while the volume is in use, and when it is staged.
-func TestRotationOfAKey(t *testing.T) {
-	c, first, second, third := connect(t), newSecret(t), newSecret(t), newSecret(t)
-	both := func(key, previous map[string]string) map[string]string {
-		return map[string]string{"key": key["key"], "previousKey": previous["key"]}
-	}
-	v := c.create(t, encrypted(createRequest("encrypted-rotated", 64*mebibyte)))
-	o := c.opened(t, v, mountCapability("ext4"), first)
-	write(t, filepath.Join(o.target, "text"), plaintext)
-	if err := o.grow(t, 68*mebibyte, third); status.Code(err) != codes.Internal { // the kubelet would not repeat FailedPrecondition
-		t.Errorf("an expansion with another key: %v", err)
-	}
-	if err := o.grow(t, 68*mebibyte, both(second, first)); err != nil {
-		t.Errorf("rotation with an expansion: %v", err)
-	}
-	reads(t, filepath.Join(o.target, "text"), plaintext)
-	o.unmount(t, v, o.staging, o.target)
-	if err := o.stage(t, first); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("the first key after its replacement: %v", err)
-	}
-	again := c.opened(t, v, mountCapability("ext4"), both(third, second))
-	reads(t, filepath.Join(again.target, "text"), plaintext)
-	again.unmount(t, v, again.staging, again.target)
-	if err := o.stage(t, second); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("the second key after its replacement: %v", err)
-	}
-	last := c.opened(t, v, mountCapability("ext4"), third)
-	reads(t, filepath.Join(last.target, "text"), plaintext)
-}
-
-// TestFrozenEncryptedVolumeIsNotSnapshotted: device-mapper cannot suspend a mapping whose file system another process froze.
-func TestFrozenEncryptedVolumeIsNotSnapshotted(t *testing.T) {
-	c := connect(t)
-	v := c.create(t, thinEncrypted("encrypted-frozen", "ext4", 64*mebibyte, "", ""))
-	o := c.opened(t, v, mountCapability("ext4"), newSecret(t))
-	if err := command("fsfreeze", "--freeze", o.target); err != nil {
-		t.Fatal(err)
-	}
-	_, err := c.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "encrypted-frozen", SourceVolumeId: v.GetVolumeId()})
-	if thaw := command("fsfreeze", "--unfreeze", o.target); thaw != nil {
-		t.Fatal(thaw)
-	}
-	if status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "fsfreeze --unfreeze") {
-		t.Errorf("a snapshot of what is frozen: %v", err)
-	}
-	write(t, filepath.Join(o.target, "text"), "thawed")
-	eventually(t, time.Minute, "a snapshot of what is thawed", func() bool {
-		_, err := c.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "encrypted-frozen", SourceVolumeId: v.GetVolumeId()})
-		return err == nil
-	})
-	c.snapshot(t, "encrypted-frozen", v)
 }

@@ -20,9 +20,7 @@ func TestSnapshotOfMountedFileSystemIsClean(t *testing.T) {
 	origin := c.create(t, thinRequest("unfrozen", 64*mebibyte))
 	_, pod := c.mounted(t, origin, mountCapability("ext4"))
 	text := strings.Repeat("never synced\n", 10000)
-	if err := os.WriteFile(filepath.Join(pod, "text"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(pod, "text"), []byte(text), 0o600))
 	device := output(t, "findmnt", "--noheadings", "--output", "SOURCE", pod)
 	if head := output(t, "dumpe2fs", "-h", device); !strings.Contains(head, "needs_recovery") {
 		t.Fatalf("the mounted file system has nothing to replay, so this test shows nothing:\n%s", head)
@@ -41,51 +39,33 @@ func TestSnapshotOfMountedFileSystemIsClean(t *testing.T) {
 	reads(t, filepath.Join(beside, "text"), text)
 }
 
-// btrfs does not freeze on older kernels: the driver syncs it before a snapshot and before a clone.
-func TestCopiesOfMountedBtrfsHoldUnsyncedData(t *testing.T) {
-	const size = 256 * mebibyte
-	c, capability := connect(t), mountCapability("btrfs")
-	typed := func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = []*csi.VolumeCapability{capability} }
-	origin := c.create(t, thinRequest("unsynced", size, typed))
-	_, pod := c.mounted(t, origin, capability)
-	text := strings.Repeat("never synced\n", 10000)
-	for name, request := range map[string]func(file string) *csi.CreateVolumeRequest{
-		"restored": func(file string) *csi.CreateVolumeRequest {
-			return copyRequest("unsynced-"+file, size, c.snapshot(t, "unsynced", origin).GetSnapshotId(), "", typed)
-		},
-		"cloned": func(file string) *csi.CreateVolumeRequest {
-			return copyRequest("unsynced-"+file, size, "", origin.GetVolumeId(), typed)
-		},
-	} {
-		if err := os.WriteFile(filepath.Join(pod, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, beside := c.mounted(t, c.create(t, request(name)), capability)
-		reads(t, filepath.Join(beside, name), text)
-	}
-}
-
-// LVM would fail half-way on a file system that another process froze: the driver does not start it.
+// LVM would fail half-way on a file system that another process froze, and device-mapper cannot suspend a mapping with one: the driver
+// does not start a snapshot.
 func TestFrozenFileSystemIsNotSnapshotted(t *testing.T) {
-	c := connect(t)
-	origin := c.create(t, thinRequest("frozen", 64*mebibyte))
-	_, pod := c.mounted(t, origin, mountCapability("ext4"))
-	settled(t)
-	before := seqnos(t)
-	if err := command("fsfreeze", "--freeze", pod); err != nil {
-		t.Fatal(err)
+	for name, origin := range map[string]*csi.CreateVolumeRequest{
+		"frozen": thinRequest("frozen", 64*mebibyte), "frozen-encrypted": encrypted(thinRequest("frozen-encrypted", 64*mebibyte)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t)
+			v, capability, secret := c.create(t, origin), mountCapability("ext4"), map[string]string(nil)
+			if name == "frozen-encrypted" {
+				secret = newSecret(t)
+			}
+			o := c.opened(t, v, capability, secret)
+			settled(t)
+			before := seqnos(t)
+			must(t, command("fsfreeze", "--freeze", o.target))
+			snap := func() error {
+				_, err := c.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: v.GetVolumeId()})
+				return err
+			}
+			for range 2 {
+				refusal{"a snapshot of what is frozen", codes.Aborted, "fsfreeze --unfreeze", snap}.check(t, before)
+			}
+			must(t, command("fsfreeze", "--unfreeze", o.target))
+			write(t, filepath.Join(o.target, "text"), "thawed")
+			eventually(t, time.Minute, "a snapshot of what is thawed", func() bool { return snap() == nil }) // until then: ask again
+			c.snapshot(t, name, v)
+		})
 	}
-	snap := func() error {
-		_, err := c.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "frozen", SourceVolumeId: origin.GetVolumeId()})
-		return err
-	}
-	for range 2 {
-		refusal{"a snapshot of what is frozen", codes.Aborted, "fsfreeze --unfreeze", snap}.check(t, before)
-	}
-	if err := command("fsfreeze", "--unfreeze", pod); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(pod, "text"), "thawed")
-	eventually(t, time.Minute, "a snapshot of what is thawed", func() bool { return snap() == nil }) // until then: ask again
-	c.snapshot(t, "frozen", origin)
 }

@@ -15,15 +15,11 @@ import (
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_SYNC, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := f.WriteString(text); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Close())
 }
 
 func reads(t *testing.T, path, want string) {
@@ -37,9 +33,7 @@ func reads(t *testing.T, path, want string) {
 func holds(t *testing.T, path string, size int64) {
 	t.Helper()
 	var s unix.Statfs_t
-	if err := unix.Statfs(path, &s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Statfs(path, &s))
 	if total := int64(s.Blocks) * s.Bsize; total < size*7/10 {
 		t.Errorf("the file system at %s has %d bytes, the volume %d", path, total, size)
 	}
@@ -68,50 +62,13 @@ func TestThinVolumeLifecycle(t *testing.T) {
 			reads(t, filepath.Join(second, "text"), "after")
 
 			staging, live := c.mounted(t, origin, capability)
-			if err := c.expand(t, origin, size+32*mebibyte); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.expand(t, origin, size+32*mebibyte))
 			for range 2 {
-				if err := c.expandNode(t, origin, staging); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.expandNode(t, origin, staging))
 			}
 			holds(t, live, size+32*mebibyte)
 			reads(t, filepath.Join(live, "text"), "after")
 			reads(t, filepath.Join(beside, "text"), "before")
 		})
-	}
-}
-
-// The origin may go first: its snapshot stays, and a volume is made of it.
-func TestOriginDeletedBeforeSnapshot(t *testing.T) {
-	c := connect(t)
-	origin := c.create(t, thinRequest("first-to-go", 64*mebibyte))
-	staging, target := c.mountedOnce(t, origin, mountCapability("ext4"))
-	write(t, filepath.Join(target, "text"), "kept")
-	snapshot := c.snapshot(t, "stays", origin)
-	c.unmount(t, origin, staging, target)
-	if _, err := c.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: origin.GetVolumeId()}); err != nil {
-		t.Fatal(err)
-	}
-	restored := c.create(t, copyRequest("of-an-orphan", 64*mebibyte, snapshot.GetSnapshotId(), ""))
-	_, pod := c.mounted(t, restored, mountCapability("ext4"))
-	reads(t, filepath.Join(pod, "text"), "kept")
-}
-
-// An expansion of an unused volume, without the step of the file system: the next stage resizes it.
-func TestStageResizesFileSystemAfterExpansion(t *testing.T) {
-	c := connect(t)
-	for _, layout := range []string{"linear", "raid1"} {
-		v := c.create(t, createRequest("lost-"+layout, 64*mebibyte, with("volumeGroup", "vg-r"), with("layout", layout), with("wipe", "none")))
-		staging, target := c.mountedOnce(t, v, mountCapability("ext4"))
-		write(t, filepath.Join(target, "text"), "kept")
-		c.unmount(t, v, staging, target)
-		if err := c.expand(t, v, 128*mebibyte); err != nil {
-			t.Fatal(err)
-		}
-		_, target = c.mounted(t, v, mountCapability("ext4"))
-		holds(t, target, 128*mebibyte)
-		reads(t, filepath.Join(target, "text"), "kept")
 	}
 }

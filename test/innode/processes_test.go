@@ -17,16 +17,10 @@ import (
 // other tools. udev also starts some at any time after a write to a loop device.
 func processes(t *testing.T, call func() error) (ofLVM, others []string) {
 	t.Helper()
-	if err := os.WriteFile(lvmLog, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := call(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(lvmLog, nil, 0o600))
+	must(t, call())
 	text, err := os.ReadFile(lvmLog)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(text)) {
 		if of, command, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); of == strconv.Itoa(driverPID) {
 			if name, _, _ := strings.Cut(command, " "); slices.Contains(tools, name) {
@@ -81,9 +75,7 @@ func TestLVMProcessesPerCall(t *testing.T) {
 	c := connect(t)
 	dir := t.TempDir()
 	staging, target := dir+"/staging", dir+"/target"
-	if err := os.Mkdir(staging, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(staging, 0o750))
 	var v *csi.Volume
 	create := func() error {
 		reply, err := c.CreateVolume(t.Context(), createRequest("counted", 64*mebibyte))

@@ -65,9 +65,7 @@ func copyRequest(name string, size int64, snapshot, volume string, change ...fun
 func (c client) snapshot(t *testing.T, name string, v *csi.Volume) *csi.Snapshot {
 	t.Helper()
 	reply, err := c.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: v.GetVolumeId()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if _, err := c.DeleteSnapshot(background, &csi.DeleteSnapshotRequest{SnapshotId: reply.GetSnapshot().GetSnapshotId()}); err != nil {
 			t.Error(err)
@@ -102,9 +100,7 @@ func (c client) createAll(t *testing.T, requests ...*csi.CreateVolumeRequest) []
 	t.Cleanup(func() { c.remove(t, ids...) })
 	for _, r := range requests {
 		reply, err := c.CreateVolume(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		made, ids = append(made, reply.GetVolume()), append(ids, reply.GetVolume().GetVolumeId())
 	}
 	return made
@@ -142,9 +138,7 @@ func (c client) mountedOnce(t *testing.T, v *csi.Volume, capability *csi.VolumeC
 	t.Helper()
 	dir := t.TempDir()
 	staging, target = filepath.Join(dir, "staging"), filepath.Join(dir, "target")
-	if err := os.Mkdir(staging, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(staging, 0o750))
 	if _, err := c.NodeStageVolume(t.Context(), stageRequest(v, staging, capability)); err != nil {
 		t.Fatal(err)
 	}
@@ -171,4 +165,16 @@ func stageRequest(v *csi.Volume, staging string, capability *csi.VolumeCapabilit
 func publishRequest(v *csi.Volume, staging, target string, capability *csi.VolumeCapability) *csi.NodePublishVolumeRequest {
 	return &csi.NodePublishVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: staging, TargetPath: target,
 		VolumeCapability: capability, VolumeContext: v.GetVolumeContext()}
+}
+
+// with sets one parameter of the class.
+func with(key, value string) func(*csi.CreateVolumeRequest) {
+	return func(r *csi.CreateVolumeRequest) { r.Parameters[key] = value }
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -87,9 +87,7 @@ func TestSanitySuite(t *testing.T) {
 		fmt.Fprintf(&parameters, "%s: %q\n", key, value)
 	}
 	path, secrets := filepath.Join(t.TempDir(), "parameters.yaml"), filepath.Join(t.TempDir(), "secrets.yaml")
-	if err := errors.Join(os.WriteFile(path, []byte(parameters.String()), 0o600), os.WriteFile(secrets, []byte(sanitySecrets), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(path, []byte(parameters.String()), 0o600), os.WriteFile(secrets, []byte(sanitySecrets), 0o600)))
 	config := sanity.NewTestConfig()
 	config.Address = endpoint
 	config.TestVolumeAccessType = accessType
@@ -131,13 +129,9 @@ var thinOnly = []string{
 func checkReport(t *testing.T, path string, least int) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var reports []types.Report
-	if err := json.Unmarshal(text, &reports); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &reports))
 	count, filtered := map[types.SpecState]int{}, 0
 	for _, spec := range reports[0].SpecReports {
 		if spec.LeafNodeType != types.NodeTypeIt {

@@ -66,9 +66,7 @@ func TestSELinuxMount(t *testing.T) {
 	if mounts := output(t, "cat", "/proc/self/mounts"); strings.Contains(mounts, staging) {
 		t.Errorf("the volume is mounted without its label:\n%s", mounts)
 	}
-	if err := errors.Join(os.MkdirAll(filepath.Dir(selinuxConfig), 0o755), os.WriteFile(selinuxConfig, []byte("SELINUX=permissive\nSELINUXTYPE=test\n"), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.MkdirAll(filepath.Dir(selinuxConfig), 0o755), os.WriteFile(selinuxConfig, []byte("SELINUX=permissive\nSELINUXTYPE=test\n"), 0o644)))
 	t.Cleanup(func() {
 		if err := os.Remove(selinuxConfig); err != nil {
 			t.Error(err)
@@ -99,27 +97,17 @@ func loadPolicy(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	source, compiled := filepath.Join(dir, "policy.conf"), filepath.Join(dir, "policy")
-	if err := os.WriteFile(source, []byte(policy), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := command("checkpolicy", "-M", "-U", "allow", "-o", compiled, source); err != nil {
-		t.Fatal(err)
-	}
-	if err := command("mount", "-t", "selinuxfs", "none", selinuxfs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(source, []byte(policy), 0o600))
+	must(t, command("checkpolicy", "-M", "-U", "allow", "-o", compiled, source))
+	must(t, command("mount", "-t", "selinuxfs", "none", selinuxfs))
 	t.Cleanup(func() {
 		if err := command("umount", selinuxfs); err != nil {
 			t.Error(err)
 		}
 	})
 	text, err := os.ReadFile(compiled)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(selinuxfs, "load"), text, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(selinuxfs, "load"), text, 0))
 }
 
 func label(t *testing.T, path string) string {

@@ -4,10 +4,8 @@ package innode
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,13 +23,9 @@ import (
 func ask(t *testing.T, classes map[string]map[string]string) (page report.Node) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+health+report.Path+"?"+report.Query(classes).Encode(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = answer.Body.Close() }()
 	if err := json.NewDecoder(answer.Body).Decode(&page); err != nil || len(page.Unknown) > 0 {
 		t.Fatalf("the status page: %v, %q", err, page.Unknown)
@@ -42,31 +36,18 @@ func ask(t *testing.T, classes map[string]map[string]string) (page report.Node) 
 // group is one group of the page; it fails the test unless there is exactly one of that name.
 func group(t *testing.T, page report.Node, name string) report.Group {
 	t.Helper()
-	found := named(page, name)
+	found := slices.DeleteFunc(slices.Clone(page.Groups), func(g report.Group) bool { return string(g.Name) != name })
 	if len(found) != 1 {
 		t.Fatalf("%d groups %s on the page: %+v", len(found), name, page.Groups)
 	}
 	return found[0]
 }
 
-// named is the groups of that name.
-func named(page report.Node, name string) []report.Group {
-	return slices.DeleteFunc(slices.Clone(page.Groups), func(g report.Group) bool { return string(g.Name) != name })
-}
-
 // during runs a command, and another one when the test ends.
 func during(t *testing.T, begin, end []string) {
 	t.Helper()
-	if err := command(begin[0], begin[1:]...); err != nil {
-		t.Fatal(err)
-	}
-	if end != nil {
-		t.Cleanup(func() {
-			if err := command(end[0], end[1:]...); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	must(t, command(begin[0], begin[1:]...))
+	t.Cleanup(func() { must(t, command(end[0], end[1:]...)) })
 }
 
 // The page reports a sound node as sound, without an LVM process.
@@ -105,74 +86,6 @@ func TestStatusPage(t *testing.T) {
 	}
 }
 
-// A full pool, and one that does not zero, made by an admin.
-func TestStatusThinPools(t *testing.T) {
-	during(t, []string{realLVM, "lvcreate", "-qq", "-y", "--type", "thin-pool", "-L", "32M", "-n", "full", "vg-b"}, []string{realLVM, "lvremove", "-qq", "-f", "vg-b/full"})
-	during(t, []string{realLVM, "lvcreate", "-qq", "-y", "-V", "48M", "--thinpool", "full", "-n", "filler", "vg-b"}, nil)
-	during(t, []string{realLVM, "lvcreate", "-qq", "-y", "--type", "thin-pool", "-L", "32M", "-Zn", "-n", "nozero", "vg-b"}, []string{realLVM, "lvremove", "-qq", "-f", "vg-b/nozero"})
-	during(t, []string{"dd", "if=/dev/urandom", "of=/dev/vg-b/filler", "bs=1M", "count=32", "oflag=direct"}, nil)
-	eventually(t, time.Minute, "the page tells of the full pool", func() bool { // the kernel's figures are up to a second old
-		page := ask(t, map[string]map[string]string{"unsafe": {"volumeGroup": "vg-b", "layout": "thin", "thinPool": "nozero"}})
-		pools := group(t, page, "vg-b").Pools
-		full := slices.IndexFunc(pools, func(p report.Pool) bool { return p.Name == "full" })
-		nozero := slices.IndexFunc(pools, func(p report.Pool) bool { return p.Name == "nozero" })
-		if full < 0 || nozero < 0 {
-			return false // the page is up to half a second old
-		}
-		if pools[nozero].Zero || !pools[full].Zero || !strings.Contains(page.Classes[0].Offers[0].Obstacle, "lvchange -Zy vg-b/nozero") {
-			t.Fatalf("pools %+v, class %+v", pools, page.Classes)
-		}
-		return pools[full].State == report.PoolFull && pools[full].Used == pools[full].Size
-	})
-}
-
-// An lvm that asks a question, and waits for the answer with the group's lock in its hand.
-func TestStatusHeldVGLock(t *testing.T) {
-	during(t, []string{realLVM, "lvcreate", "-qq", "-y", "-L", "8M", "-n", "asked", "vg-b"}, []string{realLVM, "lvremove", "-qq", "-f", "vg-b/asked"})
-	waits := exec.CommandContext(t.Context(), realLVM, "lvremove", "vg-b/asked")
-	answer, err := waits.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := waits.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, time.Minute, "the page tells that the lock is held", func() bool {
-		page := ask(t, nil)
-		return group(t, page, "vg-b").LockHeldSeconds >= 2 && group(t, page, "vg-a").LockHeldSeconds == 0
-	})
-	if _, err := answer.Write([]byte("n\n")); err != nil {
-		t.Fatal(err)
-	}
-	_ = waits.Wait() // whatever it makes of "no"
-	if held := group(t, ask(t, nil), "vg-b").LockHeldSeconds; held != 0 {
-		t.Errorf("the lock was given back, and is held for %d s", held)
-	}
-}
-
-// Two groups of one name: the driver uses neither.
-func TestStatusDuplicateVGNames(t *testing.T) {
-	for i := range 2 {
-		image, device := filepath.Join(images, fmt.Sprintf("twin%d", i)), fmt.Sprintf("/dev/loop%d", 40+i)
-		during(t, []string{"truncate", "--size=64M", image}, []string{"rm", image})
-		during(t, []string{"losetup", device, image}, []string{"losetup", "--detach", device})
-		during(t, []string{realLVM, "vgcreate", "-qq", "--devices", device, "vg-twin", device}, []string{realLVM, "vgremove", "-qq", "-f", "--devices", device, "vg-twin"})
-	}
-	var page report.Node
-	eventually(t, time.Minute, "the page has both groups", func() bool { // each of its parts is up to half a second old
-		page = ask(t, map[string]map[string]string{"twins": {"volumeGroup": "vg-twin"}})
-		return len(page.Classes[0].Offers) == 2 && len(named(page, "vg-twin")) == 2
-	})
-	if offers := page.Classes[0].Offers; !strings.Contains(offers[0].Obstacle, "2 volume groups on this node have the name vg-twin") || offers[1].Obstacle == "" {
-		t.Errorf("offers %+v", offers)
-	}
-	for _, g := range page.Groups {
-		if (g.Name == "vg-twin") != (g.Problem != "") {
-			t.Errorf("group %s: %q", g.Name, g.Problem)
-		}
-	}
-}
-
 // A kernel without a module, and a kubelet's directory that is mounted in one way or another.
 func TestStatusNodeSetup(t *testing.T) {
 	module := func(name string) report.ModuleState {
@@ -183,22 +96,16 @@ func TestStatusNodeSetup(t *testing.T) {
 		t.Errorf("modules: %+v", ask(t, nil).Checks.Modules)
 	}
 	t.Run("without the RAID module", func(t *testing.T) {
-		if err := command("modprobe", "-r", "dm-raid"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, command("modprobe", "-r", "dm-raid"))
 		if module("dm-raid") != report.ModuleAvailable {
 			t.Errorf("not loaded, it is %s", module("dm-raid"))
 		}
 		empty := filepath.Join(work, "no-modules")
-		if err := os.MkdirAll(empty, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(empty, 0o700))
 		c := connect(t)
 		hasCapacity := func() bool {
 			reply, err := c.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: sanityClasses["raid1"]})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return reply.GetAvailableCapacity() > 0
 		}
 		eventually(t, 30*time.Second, "capacity for RAID, whose module LVM can load", hasCapacity)
@@ -217,14 +124,10 @@ func TestStatusNodeSetup(t *testing.T) {
 		eventually(t, 30*time.Second, "capacity for RAID again", hasCapacity)
 	})
 	const kubelet = "/var/lib/kubelet"
-	if err := os.MkdirAll(filepath.Join(kubelet, "pods"), 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(kubelet, "pods"), 0o750))
 	during(t, []string{"mount", "--bind", kubelet, kubelet}, []string{"umount", kubelet})
 	for _, how := range []report.Propagation{report.PropagationPrivate, report.PropagationShared} {
-		if err := command("mount", "--make-"+string(how), kubelet); err != nil {
-			t.Fatal(err)
-		}
+		must(t, command("mount", "--make-"+string(how), kubelet))
 		if k := ask(t, nil).Checks.Kubelet; k.Propagation != how || k.Mount != kubelet || !k.Used {
 			t.Errorf("%s: %+v", how, k)
 		}
