@@ -92,9 +92,6 @@ func TestPairs(t *testing.T) {
 	play(t, capacity.PodPairs(number(t, "NODELVM_TEST_PAIRS_RUNS", 1), seed(t)))
 }
 
-// TestPodsWithSeveralClaims checks the placement of pods with several claims.
-func TestPodsWithSeveralClaims(t *testing.T) { play(t, capacity.PodsWithSeveralClaims()) }
-
 // TestDocsLong runs the commands of the other how-to guides. It leaves the cluster without the driver.
 func TestDocsLong(t *testing.T) { play(t, demo.Docs(docrun.Long())) }
 

@@ -23,13 +23,9 @@ import (
 func openSmall(t *testing.T) *Lab {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lab")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := l.Down(context.Background()); err != nil {
 			t.Error(err)
@@ -46,9 +42,7 @@ func leftovers(t *testing.T, l *Lab) []string {
 	t.Helper()
 	var found []string
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range lines {
 		if b, err := os.ReadFile(file); err == nil && bytes.Contains(b, []byte(l.dir+"/")) {
 			found = append(found, "process "+strings.ReplaceAll(string(b), "\x00", " "))
@@ -56,9 +50,7 @@ func leftovers(t *testing.T, l *Lab) []string {
 	}
 	for _, table := range []string{"/proc/mounts", "/proc/net/dev"} {
 		b, err := os.ReadFile(table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for line := range strings.Lines(string(b)) {
 			if strings.Contains(line, l.dir) || strings.Contains(line, l.netns) || strings.Contains(line, "tap1:") {
 				found = append(found, table+": "+line)
@@ -69,9 +61,7 @@ func leftovers(t *testing.T, l *Lab) []string {
 		found = append(found, "network namespace "+l.netns)
 	}
 	entries, err := os.ReadDir(l.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		if e.Name() != "lock" && e.Name() != "share" {
 			found = append(found, "file "+e.Name())
@@ -84,9 +74,7 @@ func TestNodeLifecycleLeavesNothing(t *testing.T) {
 	l := openSmall(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	if err := l.Up(ctx, UpOptions{Nodes: 1, Progress: os.Stdout}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Up(ctx, UpOptions{Nodes: 1, Progress: os.Stdout}))
 	if len(leftovers(t, l)) == 0 {
 		t.Fatal("a running lab cannot be seen: this test looks in the wrong places")
 	}
@@ -97,9 +85,7 @@ func TestNodeLifecycleLeavesNothing(t *testing.T) {
 	t.Run("out of memory", func(t *testing.T) { testOutOfMemory(ctx, t, l) })
 	t.Run("kernel panic", func(t *testing.T) { testPanic(ctx, t, l) })
 	t.Run("power cut", func(t *testing.T) { testPowerCut(ctx, t, l) })
-	if err := l.Down(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Down(ctx))
 	if left := leftovers(t, l); len(left) > 0 {
 		t.Errorf("left after Down:\n%s", strings.Join(left, "\n"))
 	}
@@ -111,9 +97,7 @@ func TestNodeLifecycleLeavesNothing(t *testing.T) {
 // testPriority: a node's session has the nice value of this process. Parts of the test suite run with different ones.
 func testPriority(t *testing.T, l *Lab) {
 	nice, err := niceValue()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	leader, found := l.recorded("node-1")
 	text, err := os.ReadFile(autogroupFile(leader.pid))
 	if errors.Is(err, fs.ErrNotExist) && found && l.alive("node-1") {
@@ -174,21 +158,15 @@ func testExec(ctx context.Context, t *testing.T, l *Lab) {
 func testSparse(ctx context.Context, t *testing.T, l *Lab) {
 	allocated := func() int64 {
 		var stat syscall.Stat_t
-		if err := syscall.Stat(filepath.Join(l.nodeDir(node{index: 1}), "disk1.img"), &stat); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Stat(filepath.Join(l.nodeDir(node{index: 1}), "disk1.img"), &stat))
 		return stat.Blocks * 512
 	}
 	const mib = 1 << 20
-	if err := l.run(ctx, "node-1", "dd", "if=/dev/urandom", "of=/dev/ubdb", "bs=1M", "count=64", "oflag=direct", "conv=fsync"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.run(ctx, "node-1", "dd", "if=/dev/urandom", "of=/dev/ubdb", "bs=1M", "count=64", "oflag=direct", "conv=fsync"))
 	if got := allocated(); got < 64*mib {
 		t.Errorf("64 MiB of data take %d bytes of the disk's file", got)
 	}
-	if err := l.run(ctx, "node-1", "blkdiscard", "--zeroout", "--length", "1G", "/dev/ubdb"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.run(ctx, "node-1", "blkdiscard", "--zeroout", "--length", "1G", "/dev/ubdb"))
 	if got := allocated(); got > mib {
 		t.Errorf("1 GiB of zeroes take %d bytes of the disk's file", got)
 	}
@@ -199,20 +177,14 @@ func testSparse(ctx context.Context, t *testing.T, l *Lab) {
 
 // testPowerCut: flushed data survives a power cut; the node's memory does not.
 func testPowerCut(ctx context.Context, t *testing.T, l *Lab) {
-	if err := l.run(ctx, "node-1", "sh", "-c", "vgcreate vg-test /dev/ubdb && echo kept >/root/kept && sync && touch /run/lost"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.run(ctx, "node-1", "sh", "-c", "vgcreate vg-test /dev/ubdb && echo kept >/root/kept && sync && touch /run/lost"))
 	begin := time.Now()
-	if err := l.PowerCut("node-1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.PowerCut("node-1"))
 	t.Logf("power cut took %s", time.Since(begin))
 	if err := l.PowerCut("node-1"); err == nil {
 		t.Error("a node without power can be cut off again")
 	}
-	if err := l.Boot(ctx, "node-1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Boot(ctx, "node-1"))
 	if err := l.Boot(ctx, "node-1"); err == nil {
 		t.Error("a running node can be booted again")
 	}
@@ -224,15 +196,11 @@ func testPowerCut(ctx context.Context, t *testing.T, l *Lab) {
 // TestOrphanedBuildIsEnded: Down kills a build with its children.
 func TestOrphanedBuildIsEnded(t *testing.T) {
 	l := openSmall(t)
-	if err := l.prepareDirs(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.prepareDirs())
 	done := make(chan error, 1)
 	go func() { done <- l.tool(t.Context(), "orphan", "sh", "-c", "setsid sleep 98 & sleep 98") }()
 	wait.For(t, 30*time.Second, "the build begins", func() bool { return len(sleepers(t)) == 2 })
-	if err := l.Down(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Down(t.Context()))
 	if err := <-done; err == nil {
 		t.Error("the build was not ended")
 	}
@@ -245,9 +213,7 @@ func TestOrphanedBuildIsEnded(t *testing.T) {
 func sleepers(t *testing.T) (files []string) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range lines {
 		if b, err := os.ReadFile(file); err == nil && string(b) == "sleep\x0098\x00" {
 			files = append(files, file)
@@ -268,17 +234,13 @@ func TestInterruptedUpIsCleanedUp(t *testing.T) {
 	for _, after := range []time.Duration{20, 60, 120, 250, 500, 1000, 2000} {
 		t.Run(fmt.Sprintf("after %d ms", after), func(t *testing.T) {
 			cmd := exec.CommandContext(ctx, command, "--dir", l.dir, "up", "--no-kubernetes", "--nodes", "2")
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Start())
 			time.Sleep(after * time.Millisecond)
 			if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 				t.Logf("up had ended already: %v", err)
 			}
 			_ = cmd.Wait() // killed, as it should be
-			if err := l.Down(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Down(ctx))
 			if left := leftovers(t, l); len(left) > 0 {
 				t.Errorf("left after Down:\n%s", strings.Join(left, "\n"))
 			}
@@ -307,13 +269,9 @@ exec perl -e '
 // testOutOfMemory: the kernel kills the process, and does not panic.
 func testOutOfMemory(ctx context.Context, t *testing.T, l *Lab) {
 	k, err := l.kernel(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := os.ReadFile(k.binary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, patched, _, err := findCode(text, patchedMaybeMap); err != nil || patched == nil {
 		tested := l.versions["DEBIAN_KERNEL_VERSION"]
 		if err != nil || k.version == tested {
@@ -343,7 +301,5 @@ func testPanic(ctx context.Context, t *testing.T, l *Lab) {
 	if code != -1 || err == nil || !strings.Contains(err.Error(), "the kernel of node-1 panicked") || !strings.Contains(err.Error(), "write_sysrq_trigger") {
 		t.Errorf("Exec = %d, %v; want the panic and its place in the kernel", code, err)
 	}
-	if err := l.Boot(ctx, "node-1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Boot(ctx, "node-1"))
 }

@@ -11,13 +11,9 @@ import (
 func TestInstallationLock(t *testing.T) {
 	l := &Lab{cache: t.TempDir()}
 	there := filepath.Join(t.TempDir(), "there")
-	if err := os.WriteFile(there, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(there, nil, 0o600))
 	unlock, err := lockFile(t.Context(), filepath.Join(l.cache, "install.lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unlock()
 	gaveUp, cancel := context.WithCancel(t.Context())
 	cancel()

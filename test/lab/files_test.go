@@ -3,8 +3,6 @@ package lab
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -12,17 +10,13 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // testLab returns a lab with its own folders and without processes.
 func testLab(t *testing.T) *Lab {
 	t.Helper()
 	l := &Lab{dir: t.TempDir(), cache: t.TempDir(), netns: "nodelvm-lab-unit"}
-	if err := l.prepareDirs(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.prepareDirs())
 	return l
 }
 
@@ -35,9 +29,7 @@ func TestArtifactIsBuiltOncePerKey(t *testing.T) {
 	}
 	for _, c := range []struct{ key, want string }{{"a", "1"}, {"a", "1"}, {"b", "2"}, {"a", "1"}} {
 		dir, err := l.artifact(t.Context(), "kind", c.key, build)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, err := os.ReadFile(filepath.Join(dir, "thing")); err != nil || string(got) != c.want {
 			t.Errorf("artifact %s = %q, %v, want %q", c.key, got, err, c.want)
 		}
@@ -54,9 +46,7 @@ func TestFailedBuildIsRepeated(t *testing.T) {
 		t.Fatalf("artifact = %v, want the build's error", err)
 	}
 	dir, err := l.artifact(t.Context(), "kind", "a", func(string) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("the second build begins with %v, %v, want an empty folder", left, err)
 	}
@@ -67,13 +57,9 @@ func TestPruneKeepsWhatWasUsedLast(t *testing.T) {
 	for age, name := range []string{"newest", "newer", "old", "oldest"} {
 		dir := filepath.Join(parent, name)
 		at := time.Now().Add(-time.Duration(age) * time.Hour)
-		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chtimes(dir, at, at)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.Mkdir(dir, 0o755), os.Chtimes(dir, at, at)))
 	}
-	if err := pruneOld(parent, 3); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pruneOld(parent, 3))
 	left, err := filepath.Glob(parent + "/*")
 	if err != nil || len(left) != 3 {
 		t.Fatalf("left: %v, %v", left, err)
@@ -86,9 +72,7 @@ func TestPruneKeepsWhatWasUsedLast(t *testing.T) {
 func TestLockExcludes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lock")
 	unlock, err := lockFile(t.Context(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := lockFile(ctx, file); !errors.Is(err, context.DeadlineExceeded) {
@@ -104,68 +88,23 @@ func TestLockExcludes(t *testing.T) {
 
 func TestRecordsDistinguishProcesses(t *testing.T) {
 	l := testLab(t)
-	if err := l.record("self", os.Getpid()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.record("self", os.Getpid()))
 	if !l.alive("self") {
 		t.Errorf("this process is not seen as alive")
 	}
 	for name, content := range map[string]string{
 		"other start": fmt.Sprintf("%d 1", os.Getpid()), "cut off": "12", "empty": "", "init": "1 1",
 	} {
-		if err := os.WriteFile(l.recordFile("bad"), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(l.recordFile("bad"), []byte(content), 0o644))
 		if l.alive("bad") {
 			t.Errorf("%s: a process is taken for ours", name)
 		}
 	}
 }
 
-func TestPKI(t *testing.T) {
-	l := testLab(t)
-	if err := l.writePKI(workers(2)); err != nil {
-		t.Fatal(err)
-	}
-	ca, err := os.ReadFile(l.pki("ca.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca)
-	verify := func(base, host string, usage x509.ExtKeyUsage) *x509.Certificate {
-		t.Helper()
-		pair, err := tls.LoadX509KeyPair(base+".crt", base+".key")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: host, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
-			t.Errorf("%s: %v", base, err)
-		}
-		return pair.Leaf
-	}
-	for _, host := range []string{serviceIP, bridgeIP, "kubernetes.default.svc"} {
-		verify(l.pki("apiserver"), host, x509.ExtKeyUsageServerAuth)
-	}
-	kubelet := verify(l.nodeFile(node{2}, "kubelet"), "10.88.0.12", x509.ExtKeyUsageServerAuth)
-	if kubelet.Subject.CommonName != "system:node:node-2" || kubelet.Subject.Organization[0] != "system:nodes" {
-		t.Errorf("node-2's kubelet is %s", kubelet.Subject)
-	}
-	admin := verify(l.pki("admin"), "", x509.ExtKeyUsageClientAuth)
-	if admin.Subject.Organization[0] != "system:masters" {
-		t.Errorf("admin is %s", admin.Subject)
-	}
-	config, err := clientcmd.LoadFromFile(l.Kubeconfig())
-	if err != nil || config.Clusters["lab"].Server != "https://10.96.0.1:443" {
-		t.Errorf("kubeconfig: %+v, %v", config, err)
-	}
-}
-
 func TestStepShowsTheLogOfAFailure(t *testing.T) {
 	l := testLab(t)
-	if err := os.WriteFile(l.logFile("etcd"), []byte("first\nwhat went wrong\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(l.logFile("etcd"), []byte("first\nwhat went wrong\n"), 0o644))
 	var out bytes.Buffer
 	err := newProgress(&out).step("control plane", func(teller) error {
 		return fmt.Errorf("start: %w", l.logged("etcd", errors.New("etcd has stopped")))
@@ -177,5 +116,12 @@ func TestStepShowsTheLogOfAFailure(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, out.String())
 		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

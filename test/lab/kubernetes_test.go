@@ -9,13 +9,9 @@ import (
 func TestOtherKubernetes(t *testing.T) {
 	file := versions{"KUBERNETES_VERSION": "v1.36.3", "KUBERNETES_STAGING_VERSION": "v0.36.3"}
 	same, err := file.withKubernetes("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other, err := file.withKubernetes("v1.32.13")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	usual, mixed := modules(same), modules(other)
 	if len(mixed) != len(usual)+1 || mixed[0].name != "kubernetes" || mixed[0].version != "v1.36.3" || mixed[0].staging != "v0.36.3" || len(mixed[0].guests) != 2 {
 		t.Fatalf("the sidecars are compiled with %+v", mixed[0])

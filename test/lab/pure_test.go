@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -31,14 +30,6 @@ func TestParseVersions(t *testing.T) {
 	err = v.need("A", "C", "D")
 	if err == nil || !strings.Contains(err.Error(), "lacks C, D") {
 		t.Errorf("need = %v, want C and D named", err)
-	}
-}
-
-func TestCheckoutsVersionsAreComplete(t *testing.T) {
-	if _, checkout, err := loadVersions(); err != nil {
-		t.Fatal(err)
-	} else if _, err := os.Stat(filepath.Join(checkout, "test/lab/pure_test.go")); err != nil {
-		t.Errorf("the checkout was taken for %s: %v", checkout, err)
 	}
 }
 
@@ -65,13 +56,6 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-func TestParseStatOfThisProcess(t *testing.T) {
-	p, err := readProcess(os.Getpid())
-	if err != nil || p.pid != os.Getpid() || p.start == 0 || p.zombie {
-		t.Errorf("readProcess(self) = %+v, %v", p, err)
-	}
-}
-
 func TestInSession(t *testing.T) {
 	leader := process{pid: 100, session: 100, start: 5000}
 	for name, c := range map[string]struct {
@@ -88,119 +72,6 @@ func TestInSession(t *testing.T) {
 		if got := inSession(c.p, leader); got != c.want {
 			t.Errorf("%s: inSession = %v", name, got)
 		}
-	}
-}
-
-func TestNodesDiffer(t *testing.T) {
-	seen := map[string]string{}
-	for _, n := range append(workers(9), golden) {
-		for _, unique := range []string{n.name(), n.ip(), n.tap(), n.mac(), n.podCIDR()} {
-			if other, twice := seen[unique]; twice {
-				t.Errorf("%s and %s share %s", n.name(), other, unique)
-			}
-			seen[unique] = n.name()
-		}
-	}
-	one, three := workers(3)[0], workers(3)[2]
-	if slices.Equal(one.disks(), three.disks()) || one.volumeGroup() == three.volumeGroup() {
-		t.Errorf("node 1 and 3 look alike: disks %v, group %s", one.disks(), one.volumeGroup())
-	}
-	for _, n := range workers(9) {
-		if len(n.disks()) < 2 {
-			t.Errorf("%s has %d data disks, want at least 2", n.name(), len(n.disks()))
-		}
-	}
-}
-
-func TestUMLArgs(t *testing.T) {
-	l := &Lab{dir: "/l"}
-	got := umlArgs(l.machine(node{3}, roleWorker, "/c/root.img"))
-	for _, want := range []string{
-		"umid=node-3", "uml_dir=/l/uml", "ubda=/l/nodes/node-3/root.cow,/c/root.img",
-		"ubdb=/l/nodes/node-3/disk1.img", "ubdc=/l/nodes/node-3/disk2.img",
-		"vec0:transport=tap,ifname=tap3,mac=52:54:00:00:00:03,depth=128,gro=1", "con=null", "con0=null,fd:1",
-		"lab_role=worker", "lab_node=node-3", "lab_ip=10.88.0.13", "lab_group=vg-big", "lab_share=/l/share",
-	} {
-		if !slices.Contains(got, want) {
-			t.Errorf("umlArgs lacks %s: %v", want, got)
-		}
-	}
-}
-
-// TestShellQuote: a shell parses the quoted line into the same words.
-func TestShellQuote(t *testing.T) {
-	argv := []string{"a b", "", "it's", `"$HOME"`, "`id`", "; false", "*", "\\", "ünï\ncode", "-n"}
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", `for a in `+shellQuote(argv)+`; do printf '%s\0' "$a"; done`).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"); !slices.Equal(got, argv) {
-		t.Errorf("the shell read %q, want %q", got, argv)
-	}
-}
-
-func TestBarAndLastLines(t *testing.T) {
-	for _, c := range []struct {
-		done, total int
-		want        string
-	}{
-		{0, 0, ""},
-		{0, 4, "[....................] 0/4"},
-		{1, 4, "[#####...............] 1/4"},
-		{4, 4, "[####################] 4/4"},
-		{9, 4, "[####################] 9/4"},
-	} {
-		if got := bar(c.done, c.total); got != c.want {
-			t.Errorf("bar(%d, %d) = %q, want %q", c.done, c.total, got, c.want)
-		}
-	}
-	if got := lastLines([]byte("a\nb\nc\n"), 2); !slices.Equal(got, []string{"b", "c"}) {
-		t.Errorf("lastLines = %q", got)
-	}
-	if got := lastLines([]byte("a"), 2); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("lastLines of one line = %q", got)
-	}
-}
-
-func TestGoMod(t *testing.T) {
-	m := module{name: "x", path: "k8s.io/kubernetes", version: "v1.2.3"}
-	got := renderGoMod(m, []guest{{"example.com/sidecar", "v4.5.6"}}, []string{"k8s.io/api v0.2.3"})
-	for _, want := range []string{"require k8s.io/kubernetes v1.2.3\n", "require example.com/sidecar v4.5.6\n", "replace k8s.io/api => k8s.io/api v0.2.3\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("go.mod lacks %q:\n%s", want, got)
-		}
-	}
-}
-
-func TestEveryProgramIsCompiled(t *testing.T) {
-	compiled := map[string]bool{}
-	for _, m := range modules(versions{"KUBERNETES_VERSION": "v1.36.3", sidecarsKubernetes: "v1.36.3"}) {
-		for command := range m.commands {
-			compiled[command] = true
-		}
-		if m.name == "kubernetes" && !strings.Contains(m.ldflags, "gitMajor=1 ") {
-			t.Errorf("ldflags of kubernetes: %q", m.ldflags)
-		}
-		if m.name == "kubernetes" && !strings.HasSuffix(m.ldflags, "gitMinor=36") {
-			t.Errorf("ldflags of kubernetes: %q", m.ldflags)
-		}
-	}
-	for _, name := range slices.Concat(nodeBinaries, controlPlaneNames, []string{"kubectl", "csi-provisioner", "csi-snapshotter", "snapshot-controller"}) {
-		if !compiled[name] {
-			t.Errorf("nothing compiles %s", name)
-		}
-	}
-}
-
-func TestGoCommands(t *testing.T) {
-	m := suiteModule(versions{"KUBERNETES_VERSION": "v1.36.3"})
-	var lines []string
-	for _, argv := range goCommands(m, "/out") {
-		lines = append(lines, strings.Join(argv, " "))
-	}
-	if len(lines) != 2 || !strings.HasPrefix(lines[0], "go build ") || !strings.HasSuffix(lines[0], " -o /out/agnhost k8s.io/kubernetes/test/images/agnhost") ||
-		!strings.HasPrefix(lines[1], "go test -c ") || !strings.HasSuffix(lines[1], " -o /out/e2e.test k8s.io/kubernetes/test/e2e") {
-		t.Errorf("%q", lines)
 	}
 }
 
@@ -248,9 +119,7 @@ func TestEnoughSpace(t *testing.T) {
 
 func TestControlPlaneErrorNamesTheDeadProcess(t *testing.T) {
 	l := &Lab{dir: t.TempDir()}
-	if err := errors.Join(l.prepareDirs(), l.saveState(state{Nodes: 1, ControlPlane: true})); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(l.prepareDirs(), l.saveState(state{Nodes: 1, ControlPlane: true})))
 	for _, name := range controlPlaneNames {
 		if err := l.record(name, os.Getpid()); err != nil { // a process that runs
 			t.Fatal(err)
@@ -261,9 +130,7 @@ func TestControlPlaneErrorNamesTheDeadProcess(t *testing.T) {
 	if err := errors.Join(l.ControlPlaneError(), ctx.Err()); err != nil {
 		t.Fatalf("while all processes run: %v", err)
 	}
-	if err := errors.Join(os.WriteFile(l.logFile("etcd"), []byte("panic: no space left on device\n"), 0o644), os.Remove(l.recordFile("etcd"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(l.logFile("etcd"), []byte("panic: no space left on device\n"), 0o644), os.Remove(l.recordFile("etcd"))))
 	<-ctx.Done()
 	for _, err := range []error{l.ControlPlaneError(), context.Cause(ctx)} {
 		if err == nil || !strings.Contains(err.Error(), "etcd has ended") || !strings.Contains(err.Error(), "no space left on device") {
@@ -274,23 +141,17 @@ func TestControlPlaneErrorNamesTheDeadProcess(t *testing.T) {
 
 func TestNodeErrorNamesThePanickedNode(t *testing.T) {
 	l := &Lab{dir: t.TempDir()}
-	if err := errors.Join(l.prepareDirs(), l.saveState(state{Nodes: 2})); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(l.prepareDirs(), l.saveState(state{Nodes: 2})))
 	const cut = "EXT4-fs (ubda): mounted filesystem\n"
 	for _, name := range l.NodeNames() { // neither runs: a test cut their power
-		if err := os.WriteFile(l.logFile(name), []byte(cut), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(l.logFile(name), []byte(cut), 0o644))
 	}
 	ctx, stop := l.WhileHealthy(t.Context())
 	defer stop()
 	if err := errors.Join(l.NodeError(), ctx.Err()); err != nil {
 		t.Fatalf("after a power cut: %v", err)
 	}
-	if err := os.WriteFile(l.logFile("node-2"), []byte(cut+"Kernel panic - not syncing: Segfault without recovery target\nCall Trace:\n copy_chunk_to_user\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(l.logFile("node-2"), []byte(cut+"Kernel panic - not syncing: Segfault without recovery target\nCall Trace:\n copy_chunk_to_user\n"), 0o644))
 	<-ctx.Done()
 	for _, err := range []error{l.NodeError(), context.Cause(ctx)} {
 		if err == nil || !strings.Contains(err.Error(), "kernel of node-2 panicked") || !strings.Contains(err.Error(), "copy_chunk_to_user") {
@@ -321,9 +182,7 @@ func TestKillGroup(t *testing.T) {
 	cmd := exec.CommandContext(ctx, "bash", "-c", "sleep 600 & echo; wait")
 	cmd.Stdout = stdout // not a file: the command gets a pipe, which the child holds
 	killGroup(cmd)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	if _, err := out.Read(make([]byte, 1)); err != nil { // the child runs
@@ -347,18 +206,14 @@ func TestPatchMaybeMap(t *testing.T) {
 		values[name] = bytes.Repeat([]byte{byte(i + 1)}, 8)
 	}
 	faulty, err := machineCode(maybeMap, values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	before, after := slices.Concat(faulty[:20], []byte("before")), []byte("after") // the first bytes alone are no match
 	text := slices.Concat(before, faulty, after)
 	if found, err := patchMaybeMap(text); err != nil || !found {
 		t.Fatalf("patchMaybeMap = %v, %v", found, err)
 	}
 	want, err := machineCode(patchedMaybeMap, values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.HasPrefix(text, slices.Concat(before, want)) || !bytes.HasSuffix(text, after) {
 		t.Errorf("the text is %x", text)
 	}

@@ -111,24 +111,3 @@ func deleteForged(ctx context.Context, env *scenario.Environment, name string) e
 	_, err = env.Kubectl(ctx, "", "delete", "volumesnapshot/"+name, "-n", cluster.Namespace, "--wait=false")
 	return err
 }
-
-func (t *theft) volumeIsNoSnapshot(ctx context.Context, env *scenario.Environment) error {
-	handle := t.volume.Spec.CSI.VolumeHandle
-	if err := env.ApplyWith(ctx, "attack-content.yaml", "NAME", "renamed", "NODE", attackedNode, "HANDLE", handle); err != nil {
-		return err
-	}
-	claim, err := uidOf(ctx, env, "pvc/renamed")
-	if err != nil {
-		return err
-	}
-	if err := cluster.Eventually(ctx, func() error { return saysOn(ctx, env, cluster.Namespace, claim, "ProvisioningFailed", "renamed") }); err != nil {
-		return err
-	}
-	if err := errors.Join(isPending(ctx, env, "renamed"), deleteForged(ctx, env, "renamed")); err != nil {
-		return err
-	}
-	if _, err := env.Kubectl(ctx, "", "wait", "--for=delete", "volumesnapshotcontent/forged-renamed", "--timeout=240s"); err != nil {
-		return err
-	}
-	return isOnDisks(ctx, env, handle)
-}

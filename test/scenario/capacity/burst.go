@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -24,8 +23,7 @@ const mostTimes = 2.0
 type burst struct {
 	rooms []int // on so many nodes, how many of its volumes fit in the last part
 
-	plain, full time.Duration // how long it took without volumes, and with them
-	plainTimes  *timeline
+	plain time.Duration // how long it took without volumes
 }
 
 // Burst returns the burst of 60 volumes, which takes long.
@@ -51,44 +49,42 @@ func (b *burst) scenario() scenario.Scenario {
 }
 
 func (b *burst) without(ctx context.Context, env *scenario.Environment) (err error) {
-	b.plainTimes, err = startBurst(ctx, env, b.replicas(), false)
+	b.plain, err = startBurst(ctx, env, b.replicas(), false)
 	if err != nil {
 		return err
 	}
-	b.plain = b.plainTimes.took()
 	env.Reporter.Note("it took %.1f s", b.plain.Seconds())
 	return burstEnds(ctx, env)
 }
 
 func (b *burst) with(ctx context.Context, env *scenario.Environment) error {
-	before, err := driverFigures(ctx, env)
+	took, failed, err := b.measured(ctx, env)
 	if err != nil {
 		return err
 	}
-	start := metav1.Now()
-	times, err := startBurst(ctx, env, b.replicas(), true)
-	if err != nil {
-		return err
-	}
-	after, err := driverFigures(ctx, env)
-	if err != nil {
-		return err
-	}
-	stages, err := driverStages(ctx, env, start)
-	if err != nil {
-		return err
-	}
-	b.full = times.took()
-	ratio := b.full.Seconds() / b.plain.Seconds()
-	env.Reporter.Note("it took %.1f s, %.2f times as long", b.full.Seconds(), ratio)
-	env.Reporter.Table([]string{"OF THAT, FOR ONE POD", "MEDIAN", "WORST"}, breakdown(times, b.plainTimes, after.minus(before), stages))
-	if failed := after.minus(before).failed(createVolume); failed > 0 {
+	ratio := took.Seconds() / b.plain.Seconds()
+	env.Reporter.Note("it took %.1f s, %.2f times as long", took.Seconds(), ratio)
+	if failed > 0 {
 		return fmt.Errorf("%.0f CreateVolume calls failed", failed)
 	}
 	if ratio > mostTimes {
 		return fmt.Errorf("with volumes it took %.2f times as long as without", ratio)
 	}
 	return burstEnds(ctx, env)
+}
+
+// measured starts the pods with volumes, and answers how long it took and how many CreateVolume calls failed.
+func (b *burst) measured(ctx context.Context, env *scenario.Environment) (took time.Duration, failed float64, err error) {
+	before, err := failedCreates(ctx, env)
+	if err != nil {
+		return 0, 0, err
+	}
+	took, err = startBurst(ctx, env, b.replicas(), true)
+	if err != nil {
+		return 0, 0, err
+	}
+	after, err := failedCreates(ctx, env)
+	return took, after - before, err
 }
 
 // exact leaves no room but what the pods need, and the scheduler knows of it only what the nodes publish meanwhile.
@@ -103,20 +99,16 @@ func (b *burst) exact(ctx context.Context, env *scenario.Environment) (err error
 		}
 		defer func() { err = errors.Join(err, put(ctx)) }()
 	}
-	before, err := driverFigures(ctx, env)
+	took, failed, err := b.measured(ctx, env)
 	if err != nil {
 		return err
 	}
-	times, err := startBurst(ctx, env, b.replicas(), true)
+	env.Reporter.Note("it took %.1f s; %.0f times a node had to give a claim back", took.Seconds(), failed)
+	on, err := b.byNode(ctx, env)
 	if err != nil {
 		return err
 	}
-	after, err := driverFigures(ctx, env)
-	if err != nil {
-		return err
-	}
-	env.Reporter.Note("it took %.1f s; %.0f times a node had to give a claim back", times.took().Seconds(), after.minus(before).failed(createVolume))
-	if on := times.nodes(); !slices.Equal(on, b.rooms) {
+	if !slices.Equal(on, b.rooms) {
 		return fmt.Errorf("%v pods run on the nodes, there was room for %v", on, b.rooms)
 	}
 	return burstEnds(ctx, env)
@@ -153,21 +145,47 @@ func leaveRoom(ctx context.Context, env *scenario.Environment, node string, byte
 	return takeBack, nil
 }
 
-// startBurst makes all pods at once and returns when all are Ready.
-func startBurst(ctx context.Context, env *scenario.Environment, replicas int, volumes bool) (*timeline, error) {
+// startBurst makes all pods at once, waits until all are Ready, and answers how long that took.
+func startBurst(ctx context.Context, env *scenario.Environment, replicas int, volumes bool) (time.Duration, error) {
 	if err := burstSet(ctx, env, volumes); err != nil {
-		return nil, err
+		return 0, err
 	}
-	times, err := watchBurst(ctx, env)
+	start := time.Now()
+	scale := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	if _, err := env.Client.AppsV1().StatefulSets(cluster.Namespace).Patch(ctx, "burst", types.MergePatchType, scale, metav1.PatchOptions{}); err != nil {
+		return 0, err
+	}
+	err := cluster.Eventually(ctx, func() error {
+		ready, err := readyPods(ctx, env)
+		if err == nil && len(ready) < replicas {
+			err = fmt.Errorf("%d of %d pods are Ready", len(ready), replicas)
+		}
+		return err
+	})
+	return time.Since(start), err
+}
+
+// readyPods lists the pods of the scenarios' namespace that are Ready.
+func readyPods(ctx context.Context, env *scenario.Environment) ([]corev1.Pod, error) {
+	list, err := env.Client.CoreV1().Pods(cluster.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	defer times.stop()
-	scale := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	if _, err := env.Client.AppsV1().StatefulSets(cluster.Namespace).Patch(ctx, "burst", types.MergePatchType, scale, metav1.PatchOptions{}); err != nil {
-		return nil, err
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool {
+		return !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+	}), nil
+}
+
+// byNode counts the pods on each node, in the order of the nodes' names.
+func (b *burst) byNode(ctx context.Context, env *scenario.Environment) (counts []int, err error) {
+	ready, err := readyPods(ctx, env)
+	for _, node := range env.Lab.NodeNames() {
+		on := slices.DeleteFunc(slices.Clone(ready), func(pod corev1.Pod) bool { return pod.Spec.NodeName != node })
+		counts = append(counts, len(on))
 	}
-	return times, times.allReady(ctx, replicas)
+	return counts, err
 }
 
 // burstSet makes the StatefulSet, of no pods yet.
@@ -217,16 +235,4 @@ func burstEnds(ctx context.Context, env *scenario.Environment) error {
 		}
 		return nil
 	})
-}
-
-// nodes counts the pods on each node, in the order of the nodes' names.
-func (t *timeline) nodes() (counts []int) {
-	on := map[string]int{}
-	for _, m := range t.all() {
-		on[m.node]++
-	}
-	for _, name := range slices.Sorted(maps.Keys(on)) {
-		counts = append(counts, on[name])
-	}
-	return counts
 }

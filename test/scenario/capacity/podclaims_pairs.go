@@ -7,9 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/nodelvm/nodelvm/test/cluster"
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
@@ -82,7 +79,7 @@ func (p *pairs) scenario(run, seed uint64) scenario.Scenario {
 // begin creates the pods, and tells how long those took that can run, and how often a node had to refuse a claim: it had
 // given its last room to others since it published it.
 func (p *pairs) begin(ctx context.Context, env *scenario.Environment, whole int) error {
-	before, err := driverFigures(ctx, env)
+	before, err := failedCreates(ctx, env)
 	if err != nil {
 		return err
 	}
@@ -96,28 +93,20 @@ func (p *pairs) begin(ctx context.Context, env *scenario.Environment, whole int)
 		return err
 	}
 	took := time.Since(began)
-	after, err := driverFigures(ctx, env)
+	after, err := failedCreates(ctx, env)
 	if err == nil {
-		env.Reporter.Note("after %s; %.0f CreateVolume calls were refused", took.Round(time.Second), after.minus(before).failed(createVolume))
+		env.Reporter.Note("after %s; %.0f CreateVolume calls were refused", took.Round(time.Second), after-before)
 	}
 	return err
 }
 
 // settled fails unless so many pods are Ready, and there are just their volumes.
 func (p *pairs) settled(ctx context.Context, env *scenario.Environment, want int) error {
-	list, err := env.Client.CoreV1().Pods(cluster.Namespace).List(ctx, metav1.ListOptions{})
+	ready, err := readyPods(ctx, env)
 	if err != nil {
 		return err
 	}
-	running := 0
-	for _, pod := range list.Items {
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				running++
-			}
-		}
-	}
-	volumes := 0
+	running, volumes := len(ready), 0
 	for _, node := range env.Lab.NodeNames() {
 		made, e := claimVolumes(ctx, env, node)
 		volumes, err = volumes+len(made), errors.Join(err, e)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -33,7 +32,6 @@ type volumeWanted struct {
 // podWanted is a pod that does nothing.
 type podWanted struct {
 	name    string
-	prefers string // node, "" for none
 	volumes []volumeWanted
 }
 
@@ -55,13 +53,6 @@ func (p podWanted) create(ctx context.Context, env *scenario.Environment) error 
 			Name: "main", Image: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1", Command: []string{"sleep", "infinity"},
 		}},
 	}}
-	if p.prefers != "" {
-		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100, Preference: corev1.NodeSelectorTerm{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{p.prefers}}},
-			}}},
-		}}
-	}
 	for _, v := range p.volumes {
 		source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: p.claim(v)}}
 		if v.ephemeral {
@@ -81,23 +72,6 @@ func (p podWanted) create(ctx context.Context, env *scenario.Environment) error 
 
 // claim names a volume's claim as Kubernetes names that of an ephemeral one.
 func (p podWanted) claim(v volumeWanted) string { return p.name + "-" + v.name }
-
-// runsWhole waits until the pod is Ready with all its volumes on that node.
-func (p podWanted) runsWhole(ctx context.Context, env *scenario.Environment, node string) error {
-	if err := env.RunsOn(ctx, p.name, node); err != nil {
-		return err
-	}
-	for _, v := range p.volumes {
-		made, err := env.VolumeOf(ctx, p.claim(v))
-		if err != nil {
-			return err
-		}
-		if made.Node != node {
-			return fmt.Errorf("%s is on %s, its pod on %s", made.Claim, made.Node, node)
-		}
-	}
-	return nil
-}
 
 // leave has so many MiB free on each node, for the first, the second and the third, and waits until the scheduler knows.
 func leave(mib ...int64) func(context.Context, *scenario.Environment) error {
@@ -214,25 +188,6 @@ func claimVolumes(ctx context.Context, env *scenario.Environment, node string) (
 		}
 	}
 	return made, nil
-}
-
-// staysBare fails if a node has a volume for a claim at any moment of a while.
-func staysBare(ctx context.Context, env *scenario.Environment, while time.Duration) error {
-	for end := time.Now().Add(while); time.Now().Before(end); time.Sleep(time.Second) {
-		if err := bare(ctx, env, env.Lab.NodeNames()...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// triedOn waits until a claim was refused by a node.
-func triedOn(ctx context.Context, env *scenario.Environment, claim, node string) error {
-	said, err := env.WaitClaimEvent(ctx, claim, "ProvisioningFailed", "node "+node)
-	if err == nil {
-		env.Reporter.Note("the event says: %s", said)
-	}
-	return err
 }
 
 // endTogether deletes the scenario's pods and claims, and waits until their volumes are gone.

@@ -27,7 +27,7 @@ func Scenarios(repaired bool) []scenario.Scenario {
 // Whole returns the scenarios of the demo, with those of details that it leaves out. It ends before the node dies: package nodeloss has these
 // steps.
 func Whole() []scenario.Scenario {
-	return slices.Insert(withoutLoss(), 3, power(), blockAndXFS())
+	return slices.Insert(withoutLoss(), 3, memory(), blockAndXFS())
 }
 
 func withoutLoss() []scenario.Scenario {
