@@ -51,7 +51,7 @@ func TestDamagedLUKSIsNeverFormatted(t *testing.T) {
 	b := newBench(t)
 	b.created("v", size)
 	b.must(b.stageEncrypted(b.path("staging")))
-	b.must(os.WriteFile(b.path("staging/kept"), []byte("the user's data"), 0o600))
+	b.keep(b.path("staging"), "the user's data")
 	b.close(b.path("staging"))
 	if b.isMarked("v") {
 		t.Fatal("the logical volume has its format mark")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -96,7 +95,7 @@ func (b *bench) use(name, fsType string) {
 	b.t.Helper()
 	staging := b.path("staging")
 	b.must(b.stage(name, fsType, staging))
-	b.must(os.WriteFile(filepath.Join(staging, "kept"), []byte("the user's data"), 0o600))
+	b.keep(staging, "the user's data")
 	b.umount(staging)
 }
 
@@ -151,9 +150,7 @@ func TestNamedRepairFindsTheData(t *testing.T) {
 	repair := []string{"-c", "e2fsck -y " + command[1] + " " + device + "; test $? -le 1"}
 	b.run("sh", repair...)
 	b.must(b.stage("v", "ext4", b.path("staging")))
-	if text, err := os.ReadFile(b.path("staging/kept")); err != nil || string(text) != "the user's data" {
-		t.Errorf("the file reads %q, %v", text, err)
-	}
+	b.expectKept(b.path("staging"), "the user's data")
 	b.umount(b.path("staging"))
 }
 
@@ -185,12 +182,4 @@ func TestVolumesOfEarlierVersions(t *testing.T) {
 			b.refused(test.words, b.digestBefore(), func() error { return b.stage("v", test.fsType, b.path("staging")) })
 		})
 	}
-}
-
-// TestNewVolumeWithoutItsMark: a volume that the driver created is not formatted without its mark, though all of it is zero.
-func TestNewVolumeWithoutItsMark(t *testing.T) {
-	b := newBench(t)
-	device := b.created("v", 16)
-	b.must(filesystem.New().RemoveMark(device, b.mark("v")))
-	b.refused("was in use", b.digestBefore(), func() error { return b.stage("v", "ext4", b.path("staging")) })
 }

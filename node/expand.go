@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -89,17 +88,8 @@ func (s *Server) resize(ctx context.Context, id lvm.ID, device, path, fsType str
 }
 
 func parseExpand(req *csi.NodeExpandVolumeRequest) (r expandRequest, err error) {
-	if req.GetVolumeId() == "" {
-		return r, errNoVolume
-	}
-	if req.GetVolumePath() == "" {
-		return r, errNoPath
-	}
-	if r.id, err = parseHandle(req.GetVolumeId()); err != nil {
+	if r.id, r.path, err = parseUsedVolume(req.GetVolumeId(), req.GetVolumePath(), req.GetStagingTargetPath()); err != nil {
 		return r, err
-	}
-	if r.path, err = parsePath("volume_path", cmp.Or(req.GetStagingTargetPath(), req.GetVolumePath())); err != nil {
-		return r, lvm.Errorf(lvm.KindNotFound, "volume %s is not at this path: %w", r.id, err)
 	}
 	size := req.GetCapacityRange()
 	if size.GetRequiredBytes() < 0 || size.GetLimitBytes() < 0 {

@@ -42,7 +42,7 @@ func TestExpand(t *testing.T) {
 			r.StagingTargetPath, r.CapacityRange, r.VolumeCapability = "", nil, nil
 		}, true, []string{"resize /dev/dm-3 /target"}},
 		{"a raw device", block, true, nil},
-		{"a raw device, told by its path alone", func(r *csi.NodeExpandVolumeRequest) {
+		{"a raw device, known by its path alone", func(r *csi.NodeExpandVolumeRequest) {
 			r.StagingTargetPath, r.VolumePath, r.VolumeCapability = "", "/device", nil
 		}, true, nil},
 		{"published read-only, and staged for writing", func(r *csi.NodeExpandVolumeRequest) {

@@ -105,7 +105,7 @@ func TestGrowthOfOldFormats(t *testing.T) {
 			device, staging := b.volume("v", 128), b.path("staging")
 			b.run("mkfs.ext4", append(append([]string{"-q"}, strings.Fields(options)...), device)...)
 			b.must(b.stage("v", "ext4", staging))
-			b.must(os.WriteFile(filepath.Join(staging, "kept"), []byte("data"), 0o600))
+			b.keep(staging, "data")
 			for _, size := range []int64{260, 1024} {
 				b.enlarge("v", size)
 				b.must(b.expand("v", staging, size))

@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -206,35 +205,6 @@ func TestStagingPathWithForeignContent(t *testing.T) {
 			b.refused(what, b.digestBefore(), func() error { return b.stage("v", "ext4", staging) })
 		})
 	}
-}
-
-func TestTargetPathWithForeignContent(t *testing.T) {
-	b := newBench(t)
-	b.volume("v", 16)
-	staging, target := b.path("staging"), b.path("pod")
-	if err := b.publish("v", "ext4", staging, target, false); lvm.KindOf(err) != lvm.KindConflict {
-		t.Errorf("publishing a volume that is not staged: %v", err)
-	}
-	b.must(b.stage("v", "ext4", staging, api.AttributeMkfsOptions, "-E lazy_itable_init=0")) // the kernel has nothing to write by itself
-	b.must(os.Mkdir(target, 0o750))
-	b.must(os.WriteFile(filepath.Join(target, "theirs"), []byte("x"), 0o600))
-	b.refused("not empty", b.digestBefore(), func() error { return b.publish("v", "ext4", staging, target, false) })
-	b.refused("holds data", b.digestBefore(), func() error { return b.unpublish("v", target) })
-	if _, err := os.Stat(filepath.Join(target, "theirs")); err != nil {
-		t.Error(err)
-	}
-	b.must(b.unstage("v", staging))
-}
-
-func TestSmallXFS(t *testing.T) {
-	b := newBench(t)
-	b.volume("v", 299)
-	unchanged := b.digestBefore()
-	err := b.stage("v", "xfs", b.path("staging"))
-	if lvm.KindOf(err) != lvm.KindInvalid || !strings.Contains(err.Error(), "300 MiB") {
-		t.Errorf("got %v", err)
-	}
-	unchanged()
 }
 
 func TestBrokenFileSystem(t *testing.T) {

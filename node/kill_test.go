@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	osexec "os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -161,17 +160,12 @@ func TestKilledMkfsIsRepeated(t *testing.T) {
 			"earlier " + name: func(b *bench) string { return b.volume("v", test.size) },
 		} {
 			t.Run(name, func(t *testing.T) {
-				total := 0
-				for at := 0; at <= total; at += step(at, total) {
-					if !t.Run(strconv.Itoa(at), func(t *testing.T) { // each gives the space of its volume back
-						b := newBench(t)
-						create(b)
-						total = b.killed(test.fsType, test.options, at, total)
-						b.startsByItself(test.fsType, test.options)
-					}) {
-						t.FailNow()
-					}
-				}
+				total := atEachWrite(t, func(b *bench, at, total int) int {
+					create(b)
+					total = b.killed(test.fsType, test.options, at, total)
+					b.startsByItself(test.fsType, test.options)
+					return total
+				})
 				t.Logf("%d writes", total)
 			})
 		}
@@ -187,31 +181,29 @@ func TestKilledMkfsThenExpanded(t *testing.T) {
 		{"ext4", "ext4", 16, 16, 32}, {"ext4, expanded before mkfs too", "ext4", 16, 32, 64}, {"xfs", "xfs", 304, 304, 512}, {"btrfs", "btrfs", 112, 112, 160},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			total := 0
-			for at := 0; at <= total; at += step(at, total) {
-				if !t.Run(strconv.Itoa(at), func(t *testing.T) {
-					b := newBench(t)
-					device := b.created("v", test.created)
-					b.grow(device, test.before)
-					total = b.killed(test.fsType, "", at, total)
-					if at == 0 {
-						return // it counts the writes
-					}
-					b.grow(device, test.after)
+			atEachWrite(t, func(b *bench, at, total int) int {
+				b.created("v", test.created)
+				b.enlarge("v", test.before)
+				total = b.killed(test.fsType, "", at, total)
+				if at > 0 { // else it counts the writes
+					b.enlarge("v", test.after)
 					b.startsByItself(test.fsType, "")
-				}) {
-					t.FailNow()
 				}
-			}
+				return total
+			})
 		})
 	}
 }
 
-// grow expands a volume to some MiB.
-func (b *bench) grow(device string, size int64) {
-	b.t.Helper()
-	b.must(os.Truncate(b.run("losetup", "-n", "-O", "BACK-FILE", device), size*megabytes))
-	b.run("losetup", "-c", device)
+// atEachWrite runs work for 0 and each write at which mkfs is killed, as far as step selects it. work returns the number of the writes.
+func atEachWrite(t *testing.T, work func(b *bench, at, total int) int) (total int) {
+	t.Helper()
+	for at := 0; at <= total; at += step(at, total) {
+		if !t.Run(strconv.Itoa(at), func(t *testing.T) { total = work(newBench(t), at, total) }) { // each gives the space of its volume back
+			t.FailNow()
+		}
+	}
+	return total
 }
 
 // killed stages the volume "v", with mkfs killed at one of its writes; at 0 it lives, and the number of its writes is returned.
@@ -253,15 +245,13 @@ func (b *bench) startsByItself(fsType, options string) {
 		b.t.Errorf("the next attempt: %v", err)
 		return
 	}
-	b.must(os.WriteFile(filepath.Join(staging, "kept"), []byte("data"), 0o600))
+	b.keep(staging, "data")
 	if b.isMarked("v") {
 		b.t.Error("it is mounted with the mark of mkfs")
 	}
 	b.umount(staging)
 	b.must(b.stage("v", fsType, staging))
-	if text, err := os.ReadFile(filepath.Join(staging, "kept")); err != nil || string(text) != "data" {
-		b.t.Errorf("the file reads %q, %v", text, err)
-	}
+	b.expectKept(staging, "data")
 	b.umount(staging)
 }
 

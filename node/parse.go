@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,10 +48,7 @@ type publishRequest struct {
 // parseStage parses a request. lvm.KindInvalid: a field is missing or malformed; lvm.KindNotFound: no volume can have the
 // handle.
 func parseStage(req *csi.NodeStageVolumeRequest) (stageRequest, error) {
-	if req.GetVolumeId() == "" {
-		return stageRequest{}, errNoVolume
-	}
-	staging, err := parsePath("staging_target_path", req.GetStagingTargetPath())
+	staging, err := parseVolumePath(req.GetVolumeId(), "staging_target_path", req.GetStagingTargetPath())
 	if err != nil {
 		return stageRequest{}, err
 	}
@@ -64,10 +62,7 @@ func parseStage(req *csi.NodeStageVolumeRequest) (stageRequest, error) {
 
 // parsePublish is parseStage for NodePublishVolume.
 func parsePublish(req *csi.NodePublishVolumeRequest) (publishRequest, error) {
-	if req.GetVolumeId() == "" {
-		return publishRequest{}, errNoVolume
-	}
-	target, err := parsePath("target_path", req.GetTargetPath())
+	target, err := parseVolumePath(req.GetVolumeId(), "target_path", req.GetTargetPath())
 	if err != nil {
 		return publishRequest{}, err
 	}
@@ -80,10 +75,32 @@ func parsePublish(req *csi.NodePublishVolumeRequest) (publishRequest, error) {
 	return publishRequest{v, staging, target}, err
 }
 
-var (
-	errNoVolume = lvm.Errorf(lvm.KindInvalid, "the request names no volume_id")
-	errNoPath   = lvm.Errorf(lvm.KindInvalid, "the request has no volume_path")
-)
+// parseVolumePath returns the path of a request that must name a volume.
+func parseVolumePath(handle, field, path string) (string, error) {
+	if handle == "" {
+		return "", errNoVolume
+	}
+	return parsePath(field, path)
+}
+
+var errNoVolume = lvm.Errorf(lvm.KindInvalid, "the request names no volume_id")
+
+// parseUsedVolume parses the request for a volume that is in use at a path. lvm.KindNotFound: no volume can have the handle or be at the path.
+func parseUsedVolume(handle, volumePath, stagingPath string) (id lvm.ID, path string, err error) {
+	switch {
+	case handle == "":
+		return id, "", errNoVolume
+	case volumePath == "":
+		return id, "", lvm.Errorf(lvm.KindInvalid, "the request has no volume_path")
+	}
+	if id, err = parseHandle(handle); err != nil {
+		return id, "", err
+	}
+	if path, err = parsePath("volume_path", cmp.Or(stagingPath, volumePath)); err != nil {
+		return id, "", lvm.Errorf(lvm.KindNotFound, "volume %s is not at this path: %w", id, err)
+	}
+	return id, path, nil
+}
 
 func parseVolume(handle string, attributes map[string]string, capability *csi.VolumeCapability) (volume, error) {
 	v, err := parseCapability(capability)

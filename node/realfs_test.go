@@ -166,6 +166,19 @@ func (b *bench) unpublish(name, target string) error {
 	return err
 }
 
+// keep writes a file, which expectKept reads.
+func (b *bench) keep(dir, text string) {
+	b.t.Helper()
+	b.must(os.WriteFile(filepath.Join(dir, "kept"), []byte(text), 0o600))
+}
+
+func (b *bench) expectKept(dir, text string) {
+	b.t.Helper()
+	if found, err := os.ReadFile(filepath.Join(dir, "kept")); err != nil || string(found) != text {
+		b.t.Errorf("the file in %s reads %q, %v; want %q", dir, found, err, text)
+	}
+}
+
 func (b *bench) must(err error) {
 	b.t.Helper()
 	if err != nil {
@@ -186,7 +199,7 @@ func TestFileSystemsFromStageToUnstageTwice(t *testing.T) {
 				b.must(b.publish("v", fsType, staging, one, false))
 				b.must(b.publish("v", fsType, staging, two, true))
 			}
-			b.must(os.WriteFile(filepath.Join(one, "kept"), []byte("data"), 0o600))
+			b.keep(one, "data")
 			if err := os.WriteFile(filepath.Join(two, "refused"), nil, 0o600); err == nil {
 				t.Error("a read-only target was written to")
 			}
@@ -213,9 +226,7 @@ func TestFileSystemsFromStageToUnstageTwice(t *testing.T) {
 				}
 			}
 			b.must(b.stage("v", fsType, staging))
-			if text, err := os.ReadFile(filepath.Join(staging, "kept")); err != nil || string(text) != "data" {
-				t.Errorf("after staging anew the file reads %q, %v", text, err)
-			}
+			b.expectKept(staging, "data")
 			b.must(b.unstage("v", staging))
 		})
 	}

@@ -56,7 +56,7 @@ func TestGrowth(t *testing.T) {
 			b.volume("v", 304)
 			staging := b.path("staging")
 			b.must(b.stage("v", fsType, staging))
-			b.must(os.WriteFile(filepath.Join(staging, "kept"), []byte("data"), 0o600))
+			b.keep(staging, "data")
 			size := int64(304)
 			for _, step := range []int64{4, 208, 508} {
 				size += step
@@ -80,9 +80,7 @@ func TestGrowth(t *testing.T) {
 				}
 			}
 			b.must(b.stage("v", fsType, staging))
-			if text, err := os.ReadFile(filepath.Join(staging, "kept")); err != nil || string(text) != "data" {
-				t.Errorf("the file reads %q, %v", text, err)
-			}
+			b.expectKept(staging, "data")
 			b.must(b.unstage("v", staging))
 		})
 	}
@@ -102,23 +100,6 @@ func TestFreshFileSystemsDoNotGrow(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestExpandBlockVolume(t *testing.T) {
-	b := newBench(t)
-	b.volume("v", 8)
-	staging, target := b.path("staging"), b.path("pod")
-	b.must(b.stage("v", "block", staging))
-	b.must(b.publish("v", "block", staging, target, false))
-	b.enlarge("v", 16)
-	for range 2 {
-		b.must(b.expand("v", target, 16))
-	}
-	if err := b.expand("v", target, 17); lvm.KindOf(err) != lvm.KindOutOfRange {
-		t.Errorf("more than the device: %v", err)
-	}
-	b.must(b.unpublish("v", target))
-	b.must(b.unstage("v", staging))
 }
 
 // copyOf makes a volume that holds what another one holds at this moment, as a snapshot does.
@@ -167,9 +148,7 @@ func TestCopiesBesideTheirOrigin(t *testing.T) {
 func (b *bench) copied(name, fsType string, size int64) {
 	b.t.Helper()
 	b.must(b.stage(name, fsType, b.path(name), api.AttributeSource, "source"))
-	if text, err := os.ReadFile(filepath.Join(b.path(name), "kept")); err != nil || string(text) != "data" {
-		b.t.Errorf("in %s the file reads %q, %v", name, text, err)
-	}
+	b.expectKept(b.path(name), "data")
 	b.spans(b.path(name), size)
 }
 

@@ -12,23 +12,13 @@ import (
 // NodeGetVolumeStats returns the usage of a file system, or the size of a raw device (CSI spec, "NodeGetVolumeStats"). It
 // starts no process. lvm.KindNotFound: the volume does not exist, has no device, or is not at that path.
 func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
-	if req.GetVolumeId() == "" {
-		return nil, errNoVolume
-	}
-	if req.GetVolumePath() == "" {
-		return nil, errNoPath
-	}
-	id, err := parseHandle(req.GetVolumeId())
+	id, path, err := parseUsedVolume(req.GetVolumeId(), req.GetVolumePath(), "")
 	if err != nil {
 		return nil, err
 	}
 	_, _, device, err := s.deviceOf(ctx, id)
 	if err != nil {
 		return nil, err
-	}
-	path, err := parsePath("volume_path", req.GetVolumePath())
-	if err != nil { // no volume can be at this path
-		return nil, lvm.Errorf(lvm.KindNotFound, "volume %s is not at this path: %w", id, err)
 	}
 	info, err := s.mounts.Inspect(path)
 	if err != nil {

@@ -13,10 +13,7 @@ import (
 // remove the path, which the CO owns. It runs no LVM command, and the logical volume stays active. lvm.KindInUse: files are
 // open there; lvm.KindConflict: something else is mounted there, which the driver does not unmount.
 func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
-	if req.GetVolumeId() == "" {
-		return nil, errNoVolume
-	}
-	staging, err := parsePath("staging_target_path", req.GetStagingTargetPath())
+	staging, err := parseVolumePath(req.GetVolumeId(), "staging_target_path", req.GetStagingTargetPath())
 	if err != nil {
 		return nil, err
 	}
@@ -38,10 +35,7 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 // LVM command. lvm.KindInUse: files are open there; lvm.KindConflict: something else is there, which the driver leaves
 // unchanged.
 func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
-	if req.GetVolumeId() == "" {
-		return nil, errNoVolume
-	}
-	target, err := parsePath("target_path", req.GetTargetPath())
+	target, err := parseVolumePath(req.GetVolumeId(), "target_path", req.GetTargetPath())
 	if err != nil {
 		return nil, err
 	}

@@ -57,14 +57,13 @@ func (m Tools) Format(ctx context.Context, f Formatting) (err error) {
 }
 
 // RemoveMark removes the format mark from a device, durably. Nothing on the device may be mounted. It opens the device for writing only if it has the mark: udev probes a device after each writer.
-func (Tools) RemoveMark(path string, mark Mark) (err error) {
+func (Tools) RemoveMark(path string, mark Mark) error {
 	device, size, err := open(path)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, device.Close()) }()
 	found, err := findMarks(device, mark, size)
-	if err != nil || len(found) == 0 {
+	if err = errors.Join(err, device.Close()); err != nil || len(found) == 0 {
 		return err
 	}
 	writable, err := os.OpenFile(path, os.O_RDWR, 0)

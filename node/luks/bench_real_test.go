@@ -203,6 +203,13 @@ func (b *bench) stage(r Request) string {
 	return device
 }
 
+func (b *bench) unstage(handle string) {
+	b.t.Helper()
+	if err := b.Unstage(b.t.Context(), handle); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 // isHealthy expects a header without a problem and with this number of key slots.
 func (b *bench) isHealthy(v Volume, slots int) bool {
 	b.t.Helper()

@@ -99,13 +99,9 @@ func TestRealFormatStoppedAtEachStep(t *testing.T) {
 			t.Errorf("the new mapping: %v", err)
 		}
 		b.write(device, content)
-		if err := b.Unstage(t.Context(), v.Handle); err != nil {
-			t.Fatal(err)
-		}
+		b.unstage(v.Handle)
 		b.expectContent(b.stage(r), content) // not formatted a second time
-		if err := b.Unstage(t.Context(), v.Handle); err != nil {
-			t.Fatal(err)
-		}
+		b.unstage(v.Handle)
 		b.run("dd", "if=/dev/zero", "of="+v.Device, "bs=1M", "conv=fsync", "status=none", "count=56")
 	})
 }
@@ -135,13 +131,9 @@ func TestRealRotationStoppedAtEachStep(t *testing.T) {
 		if _, _, open, err := b.Mapping(v.Handle); err != nil || !open || !b.isHealthy(v, 2) {
 			t.Errorf("after a rotation: open %t, %v", open, err)
 		}
-		if err := b.Unstage(t.Context(), v.Handle); err != nil {
-			t.Fatal(err)
-		}
+		b.unstage(v.Handle)
 		b.expectContent(b.stage(r), content)
-		if err := b.Unstage(t.Context(), v.Handle); err != nil {
-			t.Fatal(err)
-		}
+		b.unstage(v.Handle)
 		old, next = next, randomKey(t)
 		r.Keys = Keys{Current: next, Previous: old}
 	})
@@ -188,18 +180,13 @@ func TestRealOpenStoppedAtEachStep(t *testing.T) {
 	v := b.volume("open")
 	r := request(v, Keys{Current: randomKey(t)})
 	b.write(b.stage(r), content)
-	unstage := func() {
-		if err := b.Unstage(t.Context(), v.Handle); err != nil {
-			t.Fatal(err)
-		}
-	}
-	unstage()
+	b.unstage(v.Handle)
 	atEachStep(b, func(m *Manager) error {
 		_, err := m.Stage(t.Context(), r)
 		return err
 	}, func() {
 		b.expectContent(b.stage(r), content)
-		unstage()
+		b.unstage(v.Handle)
 	})
 }
 
@@ -317,14 +304,10 @@ func (b *bench) killRound(round int, longest map[string]time.Duration, rng *rand
 	b.run("lvextend", "-qq", "-L", "+4m", group+"/"+name)
 	attempt("resize", request(v, keys))
 	b.expectContent(b.stage(request(v, keys)), content)
-	if err := b.Unstage(t.Context(), v.Handle); err != nil {
-		t.Fatal(err)
-	}
+	b.unstage(v.Handle)
 	for range 3 {
 		attempt("open", request(v, keys))
-		if err := b.Unstage(t.Context(), v.Handle); err != nil {
-			t.Fatal(err)
-		}
+		b.unstage(v.Handle)
 	}
 	b.expectContent(b.stage(request(v, keys)), content)
 	if err := b.Recover(t.Context()); err != nil {

@@ -18,6 +18,12 @@ import (
 
 var errKilled = errors.New("killed")
 
+// oneKey and rotated are Secrets before and during a rotation.
+var (
+	oneKey  = map[string]string{"key": random1}
+	rotated = map[string]string{"key": random2, "previousKey": random1}
+)
+
 // fake is a node with one logical volume. It models the header as the key of each slot.
 type fake struct {
 	Observation
@@ -156,6 +162,20 @@ func (f *fake) request(secret map[string]string) Request {
 	return Request{Volume: subject, Keys: keys, Blank: func(context.Context) error { f.log = append(f.log, "prove"); return nil }}
 }
 
+func stageWith(t *testing.T, m *Manager, r Request) {
+	t.Helper()
+	if _, err := m.Stage(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func unstage(t *testing.T, m *Manager) {
+	t.Helper()
+	if err := m.Unstage(t.Context(), subject.Handle); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (f *fake) expect(t *testing.T, want string) {
 	t.Helper()
 	if got := strings.Join(f.log, ", "); got != want {
@@ -166,28 +186,22 @@ func (f *fake) expect(t *testing.T, want string) {
 
 func TestStage(t *testing.T) {
 	f := newFake()
-	r := f.request(map[string]string{"key": random1})
+	r := f.request(oneKey)
 	device, err := f.manager().Stage(t.Context(), r)
 	if err != nil || device != "/dev/dm-4" {
 		t.Fatalf("%s, %v", device, err)
 	}
 	f.expect(t, "prove, mark 1, prove, luksFormat, open, clear, mark 2")
-	if _, err := f.manager().Stage(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	stageWith(t, f.manager(), r)
 	f.expect(t, "")
-	if err := f.manager().Unstage(t.Context(), subject.Handle); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.manager().Stage(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	unstage(t, f.manager())
+	stageWith(t, f.manager(), r)
 	f.expect(t, "close, open")
 }
 
 func TestStageOfADeviceThatIsNotBlank(t *testing.T) {
 	f := newFake()
-	r := f.request(map[string]string{"key": random1})
+	r := f.request(oneKey)
 	r.Blank = func(context.Context) error { return lvm.Errorf(lvm.KindConflict, "ext4") }
 	if _, err := f.manager().Stage(t.Context(), r); lvm.KindOf(err) != lvm.KindConflict {
 		t.Errorf("%v", err)
@@ -204,7 +218,7 @@ func TestStageAfterAKilledFormat(t *testing.T) {
 	for _, remains := range []bool{false, true} {
 		f := newFake()
 		f.Mark, f.Header.Remains = MarkFormatting, remains
-		r := f.request(map[string]string{"key": random1})
+		r := f.request(oneKey)
 		r.Blank = func(context.Context) error { return lvm.Errorf(lvm.KindConflict, "data of an unknown kind") }
 		if _, err := f.manager().Stage(t.Context(), r); (err == nil) != remains {
 			t.Errorf("remains of a header %t: %v", remains, err)
@@ -214,22 +228,21 @@ func TestStageAfterAKilledFormat(t *testing.T) {
 
 // TestStageKilledAtEachChange: a second call completes the first one, at whichever change the driver was killed.
 func TestStageKilledAtEachChange(t *testing.T) {
-	first, both := map[string]string{"key": random1}, map[string]string{"key": random2, "previousKey": random1}
 	for name, test := range map[string]struct {
 		begin  func(f *fake)
 		secret map[string]string
 	}{
-		"format": {func(*fake) {}, first},
-		"copy":   {func(f *fake) { f.Header, f.slots = valid(), map[int]string{0: random1}; f.Header.UUID = "origin" }, first},
+		"format": {func(*fake) {}, oneKey},
+		"copy":   {func(f *fake) { f.Header, f.slots = valid(), map[int]string{0: random1}; f.Header.UUID = "origin" }, oneKey},
 		"rotation": {func(f *fake) {
 			f.Header, f.slots, f.Mark = valid(), map[int]string{0: random1, 5: "an admin's"}, MarkFormatted
-		}, both},
+		}, rotated},
 		"open, small": {func(f *fake) {
 			f.Header, f.slots, f.Mapping = valid(), map[int]string{0: random1}, open(lvm.MiB)
-		}, first},
+		}, oneKey},
 		"unfinished open": {func(f *fake) {
 			f.Header, f.slots, f.Mapping = valid(), map[int]string{0: random1}, Mapping{Exists: true}
-		}, first},
+		}, oneKey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for n := 1; ; n++ {
@@ -287,19 +300,13 @@ func (f *fake) expectRecovery(t *testing.T, when string, r Request, killed error
 func TestRotation(t *testing.T) {
 	f := newFake()
 	f.Header, f.slots, f.Mark = valid(), map[int]string{0: random1}, MarkFormatted
-	both := f.request(map[string]string{"key": random2, "previousKey": random1})
+	both := f.request(rotated)
 	m := f.manager()
-	if _, err := m.Stage(t.Context(), both); err != nil {
-		t.Fatal(err)
-	}
+	stageWith(t, m, both)
 	f.expect(t, "open wrong key, open, test wrong key, test, luksAddKey, test, luksKillSlot")
-	if err := m.Unstage(t.Context(), subject.Handle); err != nil {
-		t.Fatal(err)
-	}
+	unstage(t, m)
 	f.log = nil
-	if _, err := m.Stage(t.Context(), both); err != nil {
-		t.Fatal(err)
-	}
+	stageWith(t, m, both)
 	f.expect(t, "open") // a previous key that stays in the Secret causes no command
 	f.slots[3], f.keepSlot = random1, true
 	if _, err := m.Stage(t.Context(), both); lvm.KindOf(err) != lvm.KindInternal || !strings.Contains(fmt.Sprint(err), "still has key slot 3") {
@@ -329,11 +336,9 @@ func TestWrongKey(t *testing.T) {
 func TestExpandRotates(t *testing.T) {
 	f := newFake()
 	m := f.manager()
-	if _, err := m.Stage(t.Context(), f.request(map[string]string{"key": random1})); err != nil {
-		t.Fatal(err)
-	}
+	stageWith(t, m, f.request(oneKey))
 	f.log = nil
-	both := f.request(map[string]string{"key": random2, "previousKey": random1})
+	both := f.request(rotated)
 	if _, _, err := m.Expand(t.Context(), both); err != nil {
 		t.Fatal(err)
 	}
@@ -349,13 +354,11 @@ func TestExpandRotates(t *testing.T) {
 func TestExpand(t *testing.T) {
 	f := newFake()
 	m := f.manager()
-	r := f.request(map[string]string{"key": random1})
+	r := f.request(oneKey)
 	if _, _, err := m.Expand(t.Context(), r); lvm.KindOf(err) != lvm.KindNotFound {
 		t.Errorf("a volume that is not open: %v", err)
 	}
-	if _, err := m.Stage(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	stageWith(t, m, r)
 	f.Size, f.log = 2*lvm.GiB, nil
 	keyless := r
 	keyless.Keys = Keys{}
@@ -392,7 +395,7 @@ func TestEraseKilledAtEachChange(t *testing.T) {
 			if err := f.manager().Erase(t.Context(), subject); err != nil {
 				t.Fatalf("killed at change %d: %v", n, err)
 			}
-			_, err = f.manager().Stage(t.Context(), f.request(map[string]string{"key": random1}))
+			_, err = f.manager().Stage(t.Context(), f.request(oneKey))
 			if f.slots != nil || lvm.KindOf(err) != lvm.KindConflict {
 				t.Errorf("killed at change %d: slots %v, staging answers %v", n, f.slots, err)
 			}
@@ -651,7 +654,7 @@ func TestPassphraseDerivationsAreSerialized(t *testing.T) {
 	if _, err := m.Stage(ctx, f.request(map[string]string{"passphrase": "12345678"})); lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("%v", err)
 	}
-	if _, err := m.Stage(ctx, f.request(map[string]string{"key": random1})); err != nil {
+	if _, err := m.Stage(ctx, f.request(oneKey)); err != nil {
 		t.Errorf("a random key needs no turn: %v", err)
 	}
 }

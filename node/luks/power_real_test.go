@@ -181,20 +181,13 @@ func (w *powerVolume) work(step string) {
 			w.t.Fatalf("expansion of %s to %s: %v", w.Handle, size, err)
 		}
 	case "open":
-		w.close()
+		w.unstage(w.Handle)
 		w.expectPattern(w.stage(request(w.Volume, second)))
 	case "erase":
-		w.close()
+		w.unstage(w.Handle)
 		if err := w.Erase(w.t.Context(), w.Volume); err != nil {
 			w.t.Fatal(err)
 		}
-	}
-}
-
-func (w powerVolume) close() {
-	w.t.Helper()
-	if err := w.Unstage(w.t.Context(), w.Handle); err != nil {
-		w.t.Fatal(err)
 	}
 }
 

@@ -48,9 +48,7 @@ func TestRealProcessShowsNoKey(t *testing.T) {
 	}}
 	b.stage(request(v, keys))
 	next := randomKey(t)
-	if err := b.Unstage(t.Context(), v.Handle); err != nil {
-		t.Fatal(err)
-	}
+	b.unstage(v.Handle)
 	b.stage(request(v, Keys{Current: next, Previous: keys.Current}))
 	if looks < 6 {
 		t.Errorf("%d processes", looks)

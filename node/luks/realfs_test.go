@@ -40,9 +40,7 @@ func TestRealLifecycle(t *testing.T) {
 	expectKind(t, b.Erase(t.Context(), v), lvm.KindInUse, v.name)
 	b.grow(r, device, dir)
 	b.run("umount", dir)
-	if err := b.Unstage(t.Context(), v.Handle); err != nil {
-		t.Fatal(err)
-	}
+	b.unstage(v.Handle)
 	if err := b.Unstage(t.Context(), v.Handle); err != nil {
 		t.Errorf("a repeated unstage: %v", err)
 	}
@@ -105,9 +103,7 @@ func TestRealBlock(t *testing.T) {
 	if err := pod.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Unstage(t.Context(), v.Handle); err != nil {
-		t.Fatal(err)
-	}
+	b.unstage(v.Handle)
 	if !b.isHealthy(v, 1) {
 		t.Error("a pod overwrote the header")
 	}
@@ -129,9 +125,7 @@ func TestRealPassphrase(t *testing.T) {
 	}
 	r := request(b.volume("pass"), keys)
 	b.stage(r)
-	if err := b.Unstage(t.Context(), r.Handle); err != nil {
-		t.Fatal(err)
-	}
+	b.unstage(r.Handle)
 	b.stage(r)
 	for _, c := range b.commands {
 		t.Logf("%s: %s, %s", c.name, c.duration, c.maxMemory)
@@ -139,9 +133,7 @@ func TestRealPassphrase(t *testing.T) {
 			t.Errorf("%s used %s of memory", c.name, c.maxMemory)
 		}
 	}
-	if err := b.Unstage(t.Context(), r.Handle); err != nil {
-		t.Fatal(err)
-	}
+	b.unstage(r.Handle)
 	r.Keys.Current = randomKey(t)
 	_, err = b.Stage(t.Context(), r)
 	expectKind(t, err, lvm.KindConflict, "the key in the Secret does not open volume")
@@ -162,9 +154,7 @@ func TestRealRefusals(t *testing.T) {
 	key := Keys{Current: randomKey(t)}
 	for _, v := range []Volume{zeroed, erased, another, other} {
 		b.stage(request(v, key))
-		if err := b.Unstage(t.Context(), v.Handle); err != nil {
-			t.Fatal(err)
-		}
+		b.unstage(v.Handle)
 	}
 	b.run("dd", "if=/dev/zero", "of="+zeroed.Device, "bs=1M", "count=8", "conv=fsync", "status=none")
 	b.run("cryptsetup", "luksErase", "-q", erased.Device)
@@ -190,9 +180,7 @@ func TestRealMappingHeldByAnother(t *testing.T) {
 	v := b.volume("held")
 	r := request(v, Keys{Current: randomKey(t)})
 	b.stage(r)
-	if err := b.Unstage(t.Context(), v.Handle); err != nil {
-		t.Fatal(err)
-	}
+	b.unstage(v.Handle)
 	cmd := exec.CommandContext(t.Context(), "cryptsetup", "open", "--key-file=-", v.Device, "admins")
 	cmd.Stdin = bytes.NewReader(r.Keys.Current.secret)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -227,9 +215,7 @@ func TestRealCopy(t *testing.T) {
 		t.Errorf("the first stage of a copy ran %q", names)
 	}
 	b.expectContent(copied, content)
-	if err := b.Unstage(t.Context(), v.Handle); err != nil {
-		t.Fatal(err)
-	}
+	b.unstage(v.Handle)
 	if err := b.Erase(t.Context(), v); err != nil {
 		t.Fatal(err)
 	}

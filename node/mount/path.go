@@ -33,25 +33,12 @@ const (
 	PathOther                 // a symbolic link, a socket, ...
 )
 
-func (k PathKind) String() string {
-	switch k {
-	case PathAbsent:
-		return "nothing"
-	case PathEmptyDir:
-		return "an empty directory"
-	case PathNonEmptyDir:
-		return "a directory that is not empty"
-	case PathEmptyFile:
-		return "an empty file"
-	case PathNonEmptyFile:
-		return "a file with content"
-	case PathDevice:
-		return "a block device"
-	case PathOther:
-		return "neither a directory nor a plain file"
-	}
-	return fmt.Sprintf("PathKind(%d)", int(k))
+var pathKinds = map[PathKind]string{
+	PathAbsent: "nothing", PathEmptyDir: "an empty directory", PathNonEmptyDir: "a directory that is not empty", PathEmptyFile: "an empty file",
+	PathNonEmptyFile: "a file with content", PathDevice: "a block device", PathOther: "neither a directory nor a plain file",
 }
+
+func (k PathKind) String() string { return pathKinds[k] }
 
 // Entry is one mount (proc_pid_mountinfo(5)).
 type Entry struct {

@@ -97,8 +97,8 @@ func TestOneAtATime(t *testing.T) {
 		t.Fatalf("requests %q, want %q", n.did, want)
 	}
 	for i := range n.times[1:] {
-		if gap := n.times[i+1].Sub(n.times[i]); gap < time.Second {
-			t.Errorf("%q began %s after %q", n.did[i+1], gap, n.did[i])
+		if pause := n.times[i+1].Sub(n.times[i]); pause < time.Second {
+			t.Errorf("%q began %s after %q", n.did[i+1], pause, n.did[i])
 		}
 	}
 }
