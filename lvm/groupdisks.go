@@ -65,7 +65,7 @@ func (g Group) IncompleteReason() string {
 			return pv.DescribeMissing(g.Name)
 		}
 	}
-	return g.Tie
+	return cmp.Or(g.Tie, g.Unreadable)
 }
 
 // AbsentError returns the error for something that the volume group lacks: KindNotFound, or KindBusy if the reading is incomplete.

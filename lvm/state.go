@@ -9,23 +9,16 @@ type State struct {
 	UnreadDevices []string // sentences: unreadable devices; volume groups on them may be missing here
 	Unresponsive  []string // their paths, of those that are unresponsive: a command that opens one blocks
 
-	Skipped []string  // Sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of.
-	Devices []string  // Paths of all responsive devices that may carry a PV: LVM may open these when it searches for volume groups.
-	PVs     []FoundPV // The physical volumes that the labels on the devices show, by UUID, whoever reads their groups' metadata.
+	Skipped []string // Sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of.
+	Devices []string // Paths of all responsive devices that may carry a PV: LVM may open these when it searches for volume groups.
+	// Unlabeled are the paths of this node's devices without a readable label: they cannot be read, or the record of accepted physical
+	// volumes names them.
+	Unlabeled []string
 
 	Unaccepted []UnacceptedPV // by path
 
 	// MissingTargets are those of Targets that the kernel lacks and cannot load, in a State of a Host; the disks do not record it.
 	MissingTargets []string
-}
-
-// FoundPV is what the devices show of a physical volume. LVM's report has none of it.
-type FoundPV struct {
-	UUID               string
-	Devices            []string // paths of the devices that carry it, sorted; several: it has copies
-	BlockSize          Bytes    // as in PV
-	Unresponsive       bool     // as in PV
-	MetadataUnreadable bool     // as in PV
 }
 
 // Group is one volume group.
@@ -34,7 +27,7 @@ type Group struct {
 	Name           VGName
 	Tags           []string
 	Seqno          int64  // each commit raises it
-	Checksum       uint32 // of the metadata's text; 0 in LVM's report, which lacks it
+	Checksum       uint32 // of the metadata's text; LVM's report lacks it
 	ExtentSize     Bytes
 	MDASize        Bytes // usable bytes of the smallest metadata area
 	MDAFree        Bytes // free bytes of MDASize
@@ -42,9 +35,11 @@ type Group struct {
 
 	Closed  bool   // LVM refuses to change it: it is exported, foreign, shared, or read-only.
 	Problem string // Why it cannot be changed ("exported", "foreign system id", "read-only", ...); empty if it can.
-	Tie     string // A sentence: two physical volumes have different metadata with this Seqno; empty if none do.
-	PVs     []PV
-	LVs     []LV
+	// Unreadable says why LVs is empty although the group may have logical volumes; empty if it has none but these.
+	Unreadable string
+	Tie        string // A sentence: two physical volumes have different metadata with this Seqno; empty if none do.
+	PVs        []PV
+	LVs        []LV
 }
 
 // PV is one physical volume of a group.

@@ -25,7 +25,7 @@ type Inventory struct {
 
 	LostDisks []LostDisk `json:"lostDisks,omitempty"` // disks whose volume group is no longer on the node
 
-	ReaderOff string `json:"directReadDisabled,omitempty"` // how direct reads differed from LVM's report; empty while the driver reads the disks directly
+	MetadataDifference string `json:"metadataDifference,omitempty"` // how what the driver reads from the disks differs from LVM's report; empty: it does not
 }
 
 // Group is one volume group.

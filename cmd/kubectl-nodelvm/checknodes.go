@@ -165,9 +165,9 @@ func checkDisks(f *facts, found func(where, what, fix string)) {
 		for _, text := range a.page.OnVolumes {
 			found(a.node, text, "exclude the devices of volumes from the host's LVM, mdadm and udev (docs/howto/volume-groups.md), and remove this device: dmsetup remove, mdadm --stop")
 		}
-		if a.page.ReaderOff != "" {
-			found(a.node, "direct metadata read is disabled, because it differs from LVM's report: "+a.page.ReaderOff,
-				"please report this, with the output of vgcfgbackup; the driver continues without it")
+		if a.page.MetadataDifference != "" {
+			found(a.node, "what the driver reads from the disks differs from LVM's report, so it changes nothing in that volume group: "+a.page.MetadataDifference,
+				"please report this, with the output of vgcfgbackup; existing volumes stay usable")
 		}
 	}
 }

@@ -303,7 +303,7 @@ var faults = []fault{
 	{"key that is not text", func(f *facts) {
 		f.keyFaults = []keyFault{{secret: "shop/data-db-0-key", claim: "shop/data-db-0", what: "it is not text", fix: "replace it"}}
 	}, "key Secrets", "Secret shop/data-db-0-key", "the encrypted volume of claim shop/data-db-0 needs its key, and it is not text"},
-	{"reader off", func(f *facts) { f.answers[0].page.ReaderOff = "seqno" }, "disks", "node-1", "differs from LVM's report"},
+	{"metadata differs", func(f *facts) { f.answers[0].page.MetadataDifference = "seqno" }, "disks", "node-1", "differs from LVM's report, so it changes nothing"},
 }
 
 // expandedClaim is a claim of the sound cluster's volume.

@@ -21,8 +21,8 @@ type nodeCollector struct {
 // nodeMetrics are the metrics of the whole node.
 var nodeMetrics = newFamily("", nil, func(report.Node) []string { return nil },
 	gauge("operations_in_flight", "Number of operations on volumes and snapshots that are running.", func(n report.Node) float64 { return size(n.InFlight) }),
-	gauge("direct_metadata_read_enabled", "1 if the driver reads LVM metadata directly from the disks. 0 if it runs LVM instead, because a direct read differed from LVM's report.",
-		func(n report.Node) float64 { return truth(n.ReaderOff == "") }))
+	gauge("metadata_verified", "1 if LVM's report agrees with what the driver reads from the disks. 0 if they differ in a volume group, which the driver then does not change.",
+		func(n report.Node) float64 { return truth(n.MetadataDifference == "") }))
 
 // stateCount is the number of volumes in a state.
 type stateCount struct {

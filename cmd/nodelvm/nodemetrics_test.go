@@ -35,12 +35,12 @@ func TestNodeMetrics(t *testing.T) {
 	n := report.Node{Cluster: "ours", Conditions: []report.Condition{degraded, degraded, {Type: string(lvm.ConditionDiskUnresponsive), Group: "vg"}},
 		Comparison: &report.Comparison{Unreferenced: []report.Unreferenced{{Reason: report.ReasonAbandoned, Size: 7}, {Reason: report.ReasonAbandoned, Size: 2}}},
 		Inventory: report.Inventory{
-			Groups: []report.Group{group, group, {Name: "free", UUID: "f"}}, InFlight: 1, ReaderOff: "seqno", WipeBacklog: 5,
+			Groups: []report.Group{group, group, {Name: "free", UUID: "f"}}, InFlight: 1, MetadataDifference: "seqno", WipeBacklog: 5,
 			Volumes:   []report.Volume{thin, hung, btrfs, unclaimed, thin, entry("foreign", "theirs", ready), entry("old", "ours", string(lvm.StateDeleting))},
 			Backlogs:  []report.Backlog{{Group: "vg", UUID: testGroup, Namespace: "shop", Volumes: 2, Bytes: 5, Held: 9}},
 			LostDisks: []report.LostDisk{{PV: "c", Group: "old", GroupUUID: "o", Disk: disk}},
 		}}
-	want := `nodelvm_direct_metadata_read_enabled 0
+	want := `nodelvm_metadata_verified 0
 nodelvm_operations_in_flight 1
 nodelvm_orphaned_volume_bytes{reason="abandoned"} 9
 nodelvm_orphaned_volume_bytes{reason="other-cluster"} 0

@@ -51,7 +51,7 @@ up{namespace="nodelvm-system",pod="old",container="janitor",endpoint="http"} 1x1
 up{namespace="nodelvm-system",pod="new",container="janitor",endpoint="http"} _x100 1x260
 nodelvm_volume_group_wipe_backlog_bytes{node="n"} 0x300 9000+0x5 8000-100x50
 nodelvm_volume_group_wipe_backlog_bytes{node="large"} 900000-100x360
-nodelvm_direct_metadata_read_enabled{node="n"} 1x360
+nodelvm_metadata_verified{node="n"} 1x360
 nodelvm_orphaned_volumes{node="n",reason="unreferenced"} 0x360
 nodelvm_orphaned_volumes{node="n",reason="abandoned"} 1x360
 nodelvm_lvm_command_duration_seconds_count{node="n",command="lvcreate",exit_code="0"} 0+10x360
@@ -97,7 +97,7 @@ var sick = map[string]struct{ series, says string }{
 	"NodelvmJanitorDown": {`up{namespace="nodelvm-system",pod="j",container="janitor",endpoint="http"} 1x300`, "janitor in namespace nodelvm-system"},
 	"NodelvmWipeStalled": {`nodelvm_volume_group_wipe_backlog_bytes{node="n"} 1048576x360`, "backlog on n is 1MiB"},
 
-	"NodelvmDirectMetadataReadDisabled": {`nodelvm_direct_metadata_read_enabled{node="n"} 0x360`, "metadata on n"},
+	"NodelvmMetadataDiffers": {`nodelvm_metadata_verified{node="n"} 0x360`, "What the driver on n reads"},
 	"NodelvmDriverDown":                 {`up{node="n",container="nodelvm",endpoint="http"} 0x360`, "driver on n"},
 }
 

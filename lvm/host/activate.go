@@ -42,6 +42,8 @@ func (h *Host) activate(ctx context.Context, a activating) (string, error) {
 	}
 	g, _, v, err := s.FindVolume(id)
 	switch {
+	case err != nil && g.Unreadable != "":
+		return h.engine.ActivateUnread(ctx, g, id, uuid)
 	case err != nil:
 		return "", err
 	case v.UUID != uuid:

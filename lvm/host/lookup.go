@@ -17,6 +17,9 @@ func (h *Host) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
 		return lvm.Volume{}, err
 	}
 	g, _, v, err := s.FindVolume(id)
+	if err != nil && g.Unreadable != "" {
+		return h.engine.LookupUnread(g, id)
+	}
 	if err == nil && v.State != lvm.StateReady {
 		err = engine.NotReady(g, v)
 	}

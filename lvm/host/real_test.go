@@ -92,7 +92,7 @@ func (r *realDisks) compare(t *testing.T, after string, groups ...string) lvm.St
 	direct.Groups = slices.DeleteFunc(direct.Groups, others)
 	out, err := r.lvm(lvmcmd.ReportArgs(direct.Devices)...)
 	fixture.Must(t, err)
-	direct.UnreadDevices, direct.Skipped, direct.Devices, direct.PVs = nil, nil, nil, nil // the direct read includes the machine's disks
+	direct.UnreadDevices, direct.Skipped, direct.Devices, direct.Unlabeled = nil, nil, nil, nil // the direct read includes the machine's disks
 	for i := range direct.Groups {
 		direct.Groups[i].Checksum = 0 // the report lacks this, and block sizes
 		for j := range direct.Groups[i].PVs {

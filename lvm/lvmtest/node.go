@@ -34,7 +34,6 @@ type Node struct {
 	calls           int
 	commands        []lvm.Command
 	fault           *Fault
-	indirect        bool
 	filled          map[string]lvm.Bytes // by the UUID of a thin volume: the bytes written to it
 	halved          bool                 // kill the running command half-way.
 	messagesCounted bool                 // kill the running command once a pool has counted its messages.
@@ -172,13 +171,6 @@ func (n *Node) Commands() []lvm.Command {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.commands)
-}
-
-// Indirect makes the disks readable only to LVM, so that each read is a command.
-func (n *Node) Indirect() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.indirect = true
 }
 
 // HoldWipes delays the end of every wipe until release is called.

@@ -2,7 +2,6 @@ package lvmtest
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -22,20 +21,16 @@ func (r reader) Read(ctx context.Context) (lvm.State, error) {
 		for _, pv := range g.PVs {
 			if !g.away && pv.Device != "" {
 				s.Devices = append(s.Devices, pv.Device)
-				found := lvm.FoundPV{UUID: pv.UUID, Devices: pv.DuplicateDevices, BlockSize: pv.BlockSize, Unresponsive: pv.Unresponsive, MetadataUnreadable: pv.MetadataUnreadable}
-				if len(found.Devices) == 0 {
-					found.Devices = []string{pv.Device}
-				}
-				s.PVs = append(s.PVs, found)
 			}
 		}
 	}
-	if n.indirect {
-		return s, fmt.Errorf("only LVM can read these disks")
-	}
 	for _, g := range n.groups {
 		if !g.away {
-			s.Groups = append(s.Groups, g.read())
+			read := g.read()
+			if read.Unreadable != "" {
+				read.LVs, read.Closed, read.Problem = nil, true, read.Unreadable
+			}
+			s.Groups = append(s.Groups, read)
 		}
 	}
 	return s, nil

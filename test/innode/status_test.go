@@ -62,7 +62,7 @@ func TestStatusPage(t *testing.T) {
 		page = ask(t, map[string]map[string]string{"a": {"volumeGroup": "vg-a"}, "fast": {"volumeGroup": "@fast"}})
 		return nil
 	}}.check(t)
-	if page.Node != nodeName || page.NotReady != "" || page.ReaderOff != "" || len(page.Conditions) > 0 || len(page.Damaged) > 0 {
+	if page.Node != nodeName || page.NotReady != "" || page.MetadataDifference != "" || len(page.Conditions) > 0 || len(page.Damaged) > 0 {
 		t.Errorf("the page: %+v", page)
 	}
 	names := map[string]report.Volume{}

@@ -32,7 +32,7 @@ func (k Checker) Findings(ctx context.Context, s lvm.State) ([]lvm.Condition, er
 	findings := notAccepted(s, time.Now())
 	for _, g := range s.Groups {
 		c := groupCheck{engine: k.Engine, group: g, devices: devices, paths: paths, pools: map[string]*lvm.PoolStatus{}, volumes: k.readyIn(g)}
-		if len(c.volumes) > 0 {
+		if len(c.volumes) > 0 || g.Unreadable != "" {
 			c.checkVolumes(ctx)
 			findings = append(findings, c.findings...)
 		}
@@ -50,7 +50,7 @@ func (k Checker) Scope(s lvm.State) (lvm.HealthScope, error) {
 	o := lvm.HealthScope{Groups: map[lvm.VGUUID]bool{}, Volumes: map[string]lvm.VolumeScope{}, Pools: map[string]bool{}}
 	for _, g := range s.Groups {
 		volumes := k.readyIn(g)
-		o.Groups[g.UUID] = len(volumes) > 0
+		o.Groups[g.UUID] = len(volumes) > 0 || g.Unreadable != ""
 		for _, p := range volumes {
 			_, active := paths[lvm.DeviceUUID(g.UUID, p.lv.UUID)]
 			o.Volumes[p.lv.UUID] = lvm.VolumeScope{Active: active, NeedsKernel: strings.HasPrefix(p.lv.Type, "raid")}

@@ -166,6 +166,11 @@ func ActivateArgs(t Target, g lvm.Group) []string {
 	return append(OnDevices("lvchange", g), "-ay", "--", t.String())
 }
 
+// ActivateIfArgs is ActivateArgs for a logical volume of which only the name and the UUID are known.
+func ActivateIfArgs(t Target, g lvm.Group, uuid string) []string {
+	return append(OnDevices("lvchange", g), "-ay", "-S", "lv_uuid="+uuid, "--", t.String())
+}
+
 // DeactivateArgs deactivates volumes of a group. LVM refuses while one is in use.
 func DeactivateArgs(g lvm.Group, volumes ...Target) []string {
 	args := append(OnDevices("lvchange", g), "-an", "--")

@@ -3,7 +3,6 @@ package ondisk
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -23,12 +22,11 @@ func (d *Disks) Accepts(device BlockDevice, pv string) bool {
 }
 
 // accept leaves out the devices that the node's record does not name: as if they had no metadata. It first records those that the rules
-// accept, and reads their metadata; these may list more.
-func (d *Disks) accept(ctx context.Context, probes []probe, devices *blockDevices, r prober) ([]probe, []lvm.UnacceptedPV, error) {
+// accept, and reads their metadata; these may list more. unlabeled are those that the record names, and that have no label now.
+func (d *Disks) accept(ctx context.Context, probes []probe, devices *blockDevices, r prober) (own []probe, unlabeled []string, refused []lvm.UnacceptedPV, err error) {
 	if d.Accepted == nil {
-		return probes, nil, nil
+		return probes, nil, nil, nil
 	}
-	var refused []lvm.UnacceptedPV
 	for range maxRounds {
 		candidates, of := d.candidates(probes, devices.component)
 		var admitted []BlockDevice
@@ -38,7 +36,7 @@ func (d *Disks) accept(ctx context.Context, probes []probe, devices *blockDevice
 		}
 		again, err := d.scanDevices(ctx, admitted, r)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		for _, p := range again {
 			i := slices.IndexFunc(probes, func(old probe) bool { return old.device == p.device })
@@ -46,7 +44,16 @@ func (d *Disks) accept(ctx context.Context, probes []probe, devices *blockDevice
 		}
 	}
 	slices.SortFunc(refused, func(a, b lvm.UnacceptedPV) int { return cmp.Compare(a.Device, b.Device) })
-	return slices.DeleteFunc(probes, d.isForeign), refused, nil
+	for i := range probes {
+		p := &probes[i]
+		if p.hidden != nil && d.Accepts(p.device, p.hidden.uuid) {
+			p.err = fmt.Errorf("it has the physical volume %s and a partition table, for which LVM ignores the disk. If no partition of it is needed, remove the table: wipefs -a -t dos %s", p.hidden.uuid, p.device.Path)
+		}
+		if p.Standing == StandsOnDisks && p.label == nil && p.err == nil && d.Accepted.NamesDevice(d.identities.of(r.positions.Sys, p.device)) {
+			unlabeled = append(unlabeled, p.device.Path)
+		}
+	}
+	return slices.DeleteFunc(probes, d.isForeign), unlabeled, refused, nil
 }
 
 // candidates returns the devices with a label that the record does not name, without the parts of other devices.
@@ -160,7 +167,7 @@ func (d *Disks) isForeign(p probe) bool {
 // AcceptDevice records the PV on a device for which an admin vouches. KindConflict: it is no PV of the node, or a volume of a pod.
 func (d *Disks) AcceptDevice(ctx context.Context, path string, reason accepted.Reason) (accepted.Entry, error) {
 	_, err := d.Read(ctx) // the first use, if there was none
-	if err != nil && !errors.Is(err, errUnsupported) {
+	if err != nil {
 		return accepted.Entry{}, err
 	}
 	r := d.prober()
@@ -184,18 +191,13 @@ func (d *Disks) AcceptDevice(ctx context.Context, path string, reason accepted.R
 	case p.label == nil:
 		return accepted.Entry{}, lvm.Errorf(lvm.KindConflict, "%s is no physical volume: create one first, with pvcreate or vgcreate", path)
 	case err != nil || partErr != nil:
-		return accepted.Entry{}, lvm.Errorf(lvm.KindInternal, "cannot determine what uses %s: %w", path, firstError(err, partErr))
+		return accepted.Entry{}, lvm.Errorf(lvm.KindInternal, "cannot determine what uses %s: %w", path, cmp.Or(err, partErr))
 	case part:
 		return accepted.Entry{}, lvm.Errorf(lvm.KindConflict, "%s is a part of another device (RAID, multipath): accept that one", path)
 	case held.explain(device.Name) != "":
 		return accepted.Entry{}, lvm.Errorf(lvm.KindConflict, "%s is not accepted: %s", path, held.explain(device.Name))
 	}
 	return d.Vouch(device, p.label.uuid, reason)
-}
-
-func firstError(errs ...error) error {
-	i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
-	return errs[i]
 }
 
 // Vouch records a PV on a device. Without a record it does nothing.

@@ -285,6 +285,26 @@ func TestRemovedDiskStaysAccepted(t *testing.T) {
 	}
 }
 
+// TestPartitionTableOverPV: a partition table that was written to a disk of the node's record hides its physical volume from LVM. The driver says
+// so. It says nothing of another disk with an old label before its first partition.
+func TestPartitionTableOverPV(t *testing.T) {
+	s, r := newStack(t), recordOf(t)
+	s.mounts()
+	s.forge("sda")
+	s.readOf(r)
+	table := make([]byte, 512)
+	table[510], table[511], table[446+12] = 0x55, 0xaa, 1
+	s.write("sda", table)
+	state := s.readOf(r)
+	if told := fmt.Sprint(state.UnreadDevices); len(state.Groups) > 0 || state.CheckComplete() == nil || !strings.Contains(told, "a partition table") || !strings.Contains(told, "wipefs -a -t dos "+filepath.Join(s.Dev, "sda")) {
+		t.Errorf("%+v", state)
+	}
+	other := recordOf(t)
+	if state := s.readOf(other); len(state.Groups)+len(state.UnreadDevices) > 0 {
+		t.Errorf("of a disk that was never the node's: %+v", state)
+	}
+}
+
 // TestRemoteDiskNeedsCommand: a disk on a storage network is not accepted merely because the node has no other storage driver.
 func TestRemoteDiskNeedsCommand(t *testing.T) {
 	s, r := newStack(t), recordOf(t)

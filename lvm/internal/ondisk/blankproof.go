@@ -170,7 +170,7 @@ func (g *exclusiveDevice) Unfinished(d Disk, name lvm.VGName, ours *lvm.Group) b
 		return true
 	}
 	first, err := importGroup(string(text))
-	if err != nil || first.group.Name != name {
+	if err != nil || first.group.Unreadable != "" || first.group.Name != name {
 		return false
 	}
 	if ours == nil {
@@ -185,5 +185,5 @@ func firstByte(data []byte) int { return slices.IndexFunc(data, func(b byte) boo
 // NewPVUUID returns a UUID in LVM's notation with the driver's prefix.
 func NewPVUUID() string {
 	raw := PVUUIDPrefix + strings.ToLower(rand.Text()) // 26 characters of base 32
-	return dashed(raw[:32])
+	return Dashed(raw[:32])
 }

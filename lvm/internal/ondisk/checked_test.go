@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
@@ -49,21 +49,33 @@ func TestCheckedReader(t *testing.T) {
 			if got := r.Difference(); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 				t.Fatalf("difference %q, want %q", got, c.want)
 			}
+			s, err := r.Read(t.Context())
+			fixture.Must(t, err)
 			if c.want == "" {
+				if err := s.CheckComplete(); err != nil && len(s.UnreadDevices) > 0 || len(s.Groups) > 0 && s.Groups[0].Closed {
+					t.Errorf("changes are refused: %+v", s)
+				}
 				return
 			}
-			if !strings.Contains(words.String(), "level=ERROR") || !strings.Contains(words.String(), "differs from LVM's report") {
+			if !strings.Contains(words.String(), "level=ERROR") || !strings.Contains(words.String(), c.want) {
 				t.Errorf("the log says %s", words.String())
 			}
-			s, err := r.Read(t.Context())
-			if fixture.Must(t, err); firstPlace(s, c.report[0]) != "" {
-				t.Errorf("what the disks tell is still believed: %+v", s)
+			if len(s.Groups) == 0 {
+				if s.CheckComplete() == nil || !strings.Contains(fmt.Sprint(s.UnreadDevices), c.want) {
+					t.Errorf("the group is proven absent: %+v", s)
+				}
+				return
+			}
+			g := s.Groups[0]
+			if lvm.CheckWritable(s, g) == nil || !g.Closed || !strings.Contains(g.Problem, c.want) || len(g.LVs) != 1 {
+				t.Errorf("%+v", g)
+			}
+			if firstDifference("", reflect.ValueOf(g.PVs), reflect.ValueOf(c.disks[0].Groups[0].PVs))+firstDifference("", reflect.ValueOf(g.LVs), reflect.ValueOf(c.disks[0].Groups[0].LVs)) != "" {
+				t.Errorf("the report supplied %+v", g)
 			}
 		})
 	}
 }
-
-func firstPlace(a, b lvm.State) string { return compareStates(a, b, a) }
 
 // TestCheckedReaderSchedule: a failed comparison is no difference, and the reader repeats it in the background when it is due.
 func TestCheckedReaderSchedule(t *testing.T) {
@@ -94,33 +106,29 @@ func TestCheckedReaderSchedule(t *testing.T) {
 	}
 }
 
-// TestCheckedReaderFallsBack: LVM's report supplies what the disks cannot.
-func TestCheckedReaderFallsBack(t *testing.T) {
-	disks := &fixture.Scripted{States: []lvm.State{{Groups: []lvm.Group{{UUID: "1", Name: "plain"}}, Devices: []string{"/dev/sda"}}}, Errs: errUnsupported}
-	report := &fixture.Scripted{States: []lvm.State{{Groups: []lvm.Group{{UUID: "2", Name: "odd"}}}}}
+// TestDifferenceEnds: the group can be changed once a comparison finds that the readings agree, and not before: not while a comparison fails,
+// or is impossible.
+func TestDifferenceEnds(t *testing.T) {
+	moved := fixture.StateWith(4, func(g *lvm.Group) { g.LVs[0].Segments[0].Areas[0].Start = 1 })
+	disks, report := &fixture.Scripted{States: []lvm.State{fixture.StateWith(4, nil)}}, &fixture.Scripted{States: []lvm.State{moved}}
 	r := &CheckedReader{Direct: disks, Report: report.OnDevices, Log: slog.New(slog.DiscardHandler)}
-	s, err := r.Read(t.Context())
-	if fixture.Must(t, err); len(s.Groups) != 2 {
-		t.Errorf("%+v", s)
+	closed := func(what string, want bool) {
+		t.Helper()
+		r.Check(t.Context())
+		s, err := r.Read(t.Context())
+		if fixture.Must(t, err); s.Groups[0].Closed != want || (r.Difference() != "") != want {
+			t.Errorf("%s: closed %v, difference %q", what, s.Groups[0].Closed, r.Difference())
+		}
 	}
+	closed("they differ", true)
 	report.Errs = errors.New("no lvm")
-	if _, err := r.Read(t.Context()); !errors.Is(err, errUnsupported) || !strings.Contains(err.Error(), "no lvm") {
-		t.Errorf("error %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	reads := report.Reads
-	if _, err := r.Read(ctx); err == nil || report.Reads != reads {
-		t.Errorf("LVM is asked for a caller who left: %v", err)
-	}
-}
-
-// TestReportSuppliesRefusedGroups: LVM's report supplies the groups that the direct reader refused, and overrules no other.
-func TestReportSuppliesRefusedGroups(t *testing.T) {
-	direct := lvm.State{Groups: []lvm.Group{{UUID: "1", Name: "b", Problem: "doubled"}}, UnreadDevices: []string{"sdx"}}
-	report := lvm.State{Groups: []lvm.Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b"}}}
-	want := lvm.State{Groups: []lvm.Group{{UUID: "2", Name: "a"}, {UUID: "1", Name: "b", Problem: "doubled"}}, UnreadDevices: []string{"sdx"}}
-	if diff := cmp.Diff(want, completedBy(direct, report)); diff != "" {
-		t.Error(diff)
-	}
+	closed("without a report", true)
+	report.Errs, report.States = nil, []lvm.State{fixture.StateWith(4, nil)}
+	disks.States = []lvm.State{fixture.StateWith(4, nil)}
+	disks.States[0].Unresponsive = []string{"/dev/sdx"}
+	closed("a disk does not answer", true)
+	disks.States = []lvm.State{fixture.StateWith(4, nil), fixture.StateWith(5, nil)}
+	closed("it changes", true)
+	report.States = []lvm.State{fixture.StateWith(5, nil)}
+	closed("they agree", false)
 }

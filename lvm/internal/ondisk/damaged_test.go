@@ -18,10 +18,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
-// TestDuplicateDisk: labels show that two devices have one PV, whoever reads the metadata.
-func TestDuplicateDisk(t *testing.T) { inEachMode(t, "empty", testDuplicateDisk) }
-
-func testDuplicateDisk(t *testing.T, node fixture.TestNode, _ *Disks, r lvm.Reader) {
+// TestDuplicateDisk: labels show that two devices have one PV.
+func TestDuplicateDisk(t *testing.T) {
+	node, r := plugged(t, "empty")
 	disks, err := filepath.Glob("testdata/groups/empty/*.gz")
 	fixture.Must(t, err)
 	node.Add(t, "zcopy", 64<<20, fixture.Unzip(t, disks[0]))
@@ -39,19 +38,17 @@ func testDuplicateDisk(t *testing.T, node fixture.TestNode, _ *Disks, r lvm.Read
 	}
 }
 
-// TestDivergedCopies: two devices have one PV, and each got another commit, so that their texts differ at one seqno. The labels
-// refuse the group before LVM's report could choose a copy.
+// TestDivergedCopies: two devices have one PV, and each got another commit, so that their texts differ at one seqno.
 func TestDivergedCopies(t *testing.T) {
-	inEachMode(t, "empty", func(t *testing.T, node fixture.TestNode, _ *Disks, r lvm.Reader) {
-		images, err := filepath.Glob("testdata/groups/empty/*.gz")
-		fixture.Must(t, err)
-		node.Add(t, "zcopy", 64<<20, withOtherText(t, fixture.Unzip(t, images[0])))
-		state, err := r.Read(t.Context())
-		fixture.Must(t, err)
-		if len(state.Groups) != 1 || lvm.CheckWritable(state, state.Groups[0]) == nil || lvm.CheckNoDuplicatePV(state.Groups[0]) == nil || !strings.Contains(state.Groups[0].Problem, "zcopy") || state.CheckComplete() == nil {
-			t.Errorf("%+v", state)
-		}
-	})
+	node, r := plugged(t, "empty")
+	images, err := filepath.Glob("testdata/groups/empty/*.gz")
+	fixture.Must(t, err)
+	node.Add(t, "zcopy", 64<<20, withOtherText(t, fixture.Unzip(t, images[0])))
+	state, err := r.Read(t.Context())
+	fixture.Must(t, err)
+	if len(state.Groups) != 1 || lvm.CheckWritable(state, state.Groups[0]) == nil || lvm.CheckNoDuplicatePV(state.Groups[0]) == nil || !strings.Contains(state.Groups[0].Problem, "zcopy") || state.CheckComplete() == nil {
+		t.Errorf("%+v", state)
+	}
 }
 
 // withOtherText returns a disk whose committed metadata differs, with a right checksum and the same seqno.
@@ -75,38 +72,36 @@ func withOtherText(t *testing.T, image []byte) []byte {
 	return image
 }
 
-// TestBlockSizes: a physical volume has the logical block size of its device, whoever reads the metadata.
+// TestBlockSizes: a physical volume has the logical block size of its device.
 func TestBlockSizes(t *testing.T) {
-	inEachMode(t, "linear", func(t *testing.T, node fixture.TestNode, _ *Disks, r lvm.Reader) {
-		node.Attribute(t, "loop0", "queue/logical_block_size", "4096\n")
-		state, err := r.Read(t.Context())
-		fixture.Must(t, err)
-		for _, pv := range state.Groups[0].PVs {
-			if is := pv.BlockSize == 4096; is != strings.HasSuffix(pv.Device, "loop0") {
-				t.Errorf("%s: %d", pv.Device, pv.BlockSize)
-			}
+	node, r := plugged(t, "linear")
+	node.Attribute(t, "loop0", "queue/logical_block_size", "4096\n")
+	state, err := r.Read(t.Context())
+	fixture.Must(t, err)
+	for _, pv := range state.Groups[0].PVs {
+		if is := pv.BlockSize == 4096; is != strings.HasSuffix(pv.Device, "loop0") {
+			t.Errorf("%s: %d", pv.Device, pv.BlockSize)
 		}
-		if sizes := state.Groups[0].BlockSizes(); len(sizes) != 2 {
-			t.Errorf("%v", sizes)
-		}
-	})
+	}
+	if sizes := state.Groups[0].BlockSizes(); len(sizes) != 2 {
+		t.Errorf("%v", sizes)
+	}
 }
 
-// TestDamagedMetadata: metadata that cannot be read on one disk leaves the group incomplete, whoever reads the other disks.
+// TestDamagedMetadata: metadata that cannot be read on one disk leaves the group incomplete
 func TestDamagedMetadata(t *testing.T) {
-	inEachMode(t, "linear", func(t *testing.T, node fixture.TestNode, _ *Disks, r lvm.Reader) {
-		entries, err := os.ReadDir(node.Dev)
-		fixture.Must(t, err)
-		f, err := os.OpenFile(filepath.Join(node.Dev, entries[0].Name()), os.O_WRONLY, 0)
-		fixture.Must(t, err)
-		_, err = f.WriteAt(make([]byte, 100<<10), 4096+mdaHeaderSize)
-		fixture.Must(t, errors.Join(err, f.Close()))
-		state, err := r.Read(t.Context())
-		fixture.Must(t, err)
-		if why := state.Groups[0].IncompleteReason(); !strings.Contains(why, entries[0].Name()+" cannot be read") || len(state.UnreadDevices) != 1 {
-			t.Errorf("%q, unread %q", why, state.UnreadDevices)
-		}
-	})
+	node, r := plugged(t, "linear")
+	entries, err := os.ReadDir(node.Dev)
+	fixture.Must(t, err)
+	f, err := os.OpenFile(filepath.Join(node.Dev, entries[0].Name()), os.O_WRONLY, 0)
+	fixture.Must(t, err)
+	_, err = f.WriteAt(make([]byte, 100<<10), 4096+mdaHeaderSize)
+	fixture.Must(t, errors.Join(err, f.Close()))
+	state, err := r.Read(t.Context())
+	fixture.Must(t, err)
+	if why := state.Groups[0].IncompleteReason(); !strings.Contains(why, entries[0].Name()+" cannot be read") || len(state.UnreadDevices) != 1 {
+		t.Errorf("%q, unread %q", why, state.UnreadDevices)
+	}
 }
 
 // TestUnreadMetadata: a group with a disk whose metadata cannot be read is incomplete, because the disk may have newer
@@ -116,15 +111,12 @@ func TestUnreadMetadata(t *testing.T) {
 	node.Plug(t, "testdata/groups/linear")
 	alone := func(string) (bool, error) { return false, nil }
 	probes := probesOf(node, t)
-	whole, err := assemble(probes, alone)
-	fixture.Must(t, err)
+	whole := assemble(probes, alone)
 	probes[0].areas, probes[0].err = nil, errors.New("the checksum of the metadata is wrong")
-	torn, err := assemble(probes, alone)
-	fixture.Must(t, err)
+	torn := assemble(probes, alone)
 	probes = append(probesOf(node, t), probesOf(node, t)[0])
 	probes[len(probes)-1].device.Path += "-copy"
-	doubled, err := assemble(probes, alone)
-	fixture.Must(t, err)
+	doubled := assemble(probes, alone)
 	for name, test := range map[string]struct {
 		state lvm.State
 		why   string
@@ -198,33 +190,102 @@ func TestDamagedDisk(t *testing.T) {
 	}
 }
 
-func TestUnsupportedIsRefused(t *testing.T) {
+// TestUnknownMetadata: what the reader does not know costs no more than necessary, and nothing changes a group that it cannot read.
+func TestUnknownMetadata(t *testing.T) {
+	const (
+		opaque     = "a logical volume of unknown structure"
+		closed     = "a group that nothing changes"
+		unreadable = "a group whose logical volumes are unknown"
+		unknown    = "no group"
+	)
 	text := captured(t, "linear")
-	for what, change := range map[string][2]string{
-		"status flag of the group":  {`"RESIZEABLE"`, `"RESIZEABLE", "FROM_THE_FUTURE"`},
-		"status flag of a volume":   {`"VISIBLE"`, `"INVISIBLE"`},
-		"segment type":              {`type = "striped"`, `type = "spiral"`},
-		"segment flag":              {`type = "striped"`, `type = "striped+TWISTED"`},
-		"format":                    {`format = "lvm2"`, `format = "lvm3"`},
-		"version":                   {"version = 1", "version = 2"},
-		"extents used twice":        {"start_extent = 0\nextent_count = 4", "start_extent = 0\nextent_count = 5"},
-		"segment count":             {"segment_count = 1", "segment_count = 2"},
-		"negative number":           {"seqno = ", "seqno = -"},
-		"number over all bounds":    {"pe_start = ", "pe_start = 99999999999999999999"},
-		"extent size":               {"extent_size = 8192", "extent_size = 0"},
-		"more than a disk can have": {"pe_count = ", "pe_count = 999999999999"},
-		"no uuid":                   {`id = "`, `id = "x`},
-		"unknown syntax":            {"max_lv = 0", "max_lv = @0"},
+	whole, err := importGroup(text)
+	fixture.Must(t, err)
+	for what, c := range map[string][3]string{
+		"status flag of the group":  {`"RESIZEABLE"`, `"RESIZEABLE", "FROM_THE_FUTURE"`, closed},
+		"status flag of a volume":   {`"VISIBLE"`, `"VISIBLE", "INVISIBLE"`, closed},
+		"status flag of a disk":     {`"ALLOCATABLE"`, `"ALLOCATABLE", "SHINGLED"`, closed},
+		"segment type":              {`type = "striped"`, `type = "spiral"`, opaque},
+		"segment flag":              {`type = "striped"`, `type = "striped+TWISTED"`, opaque},
+		"format":                    {`format = "lvm2"`, `format = "lvm3"`, unreadable},
+		"version":                   {"version = 1", "version = 2", unknown},
+		"extents used twice":        {"start_extent = 0\nextent_count = 4", "start_extent = 0\nextent_count = 5", unreadable},
+		"segment count":             {"segment_count = 1", "segment_count = 2", unreadable},
+		"negative number":           {"seqno = ", "seqno = -", unreadable},
+		"number over all bounds":    {"pe_start = ", "pe_start = 99999999999999999999", unknown},
+		"extent size":               {"extent_size = 8192", "extent_size = 0", unreadable},
+		"more than a disk can have": {"pe_count = ", "pe_count = 999999999999", unreadable},
+		"no uuid":                   {`id = "`, `id = "x`, unknown},
+		"unknown syntax":            {"max_lv = 0", "max_lv = @0", unknown},
 	} {
-		changed := strings.Replace(text, change[0], change[1], 1)
+		changed := strings.Replace(text, c[0], c[1], 1)
 		if changed == text {
-			t.Errorf("%s: %q is not in the text", what, change[0])
+			t.Errorf("%s: %q is not in the text", what, c[0])
 		}
-		if _, err := importGroup(changed); !errors.Is(err, errUnsupported) {
+		im, err := importGroup(changed)
+		if (err != nil) != (c[2] == unknown) {
 			t.Errorf("%s: %v", what, err)
 		}
+		if err != nil {
+			continue
+		}
+		g, lvs := im.group, len(im.group.LVs)
+		if im.restrictions.closed() != (c[2] != opaque) || (lvs == 0) != (c[2] == unreadable) || (g.IncompleteReason() != "") != (c[2] == unreadable) {
+			t.Errorf("%s: closed %v, %d volumes, incomplete: %s", what, im.restrictions.closed(), lvs, g.IncompleteReason())
+		}
+		if c[2] == opaque && (lvs != len(whole.group.LVs) || g.FreeExtents() >= whole.group.FreeExtents()) {
+			t.Errorf("%s: %d volumes, %d free extents of %d", what, lvs, g.FreeExtents(), whole.group.FreeExtents())
+		}
+		g.Closed = im.restrictions.closed()
+		direct, report := lvm.State{Groups: []lvm.Group{g}}, lvm.State{Groups: []lvm.Group{whole.group}}
+		if found := compareStates(direct, report, direct); len(found.differences) > 0 {
+			t.Errorf("%s: LVM knows it, and the readings differ: %v", what, found.differences)
+		}
 	}
-	if _, err := importGroup(text); err != nil {
-		t.Errorf("the text itself: %v", err)
+}
+
+// TestUnreadableGroup: a group that cannot be read is not absent and is not changed; its disks are known, so that LVM can activate its volumes.
+// A text that does not even say whose it is makes its device unreadable.
+func TestUnreadableGroup(t *testing.T) {
+	for from, to := range map[string]string{"segment_count = 1": "segment_count = 2", "extent_size = 8192": "extent_size = 0", "max_lv = 0": "max_lv = @0"} {
+		node, _ := plugged(t, "linear")
+		probes := probesOf(node, t)
+		for i := range probes {
+			probes[i].areas[0].text = &groupText{text: strings.Replace(probes[i].areas[0].text.text, from, to, 1)}
+		}
+		s := assemble(probes, func(string) (bool, error) { return false, nil })
+		if s.CheckComplete() == nil {
+			t.Errorf("%s: the reading is complete: %+v", to, s)
+		}
+		if to == "max_lv = @0" {
+			if len(s.Groups) > 0 || len(s.UnreadDevices) != len(probes) || len(s.Unlabeled) != len(probes) {
+				t.Errorf("%s: %+v", to, s)
+			}
+			continue
+		}
+		g := s.Groups[0]
+		if lvm.CheckWritable(s, g) == nil || !g.Closed || !strings.Contains(g.Problem, "cannot read its metadata") || len(g.PVs) != len(probes) || g.PVs[0].Device == "" {
+			t.Errorf("%s: %+v", to, g)
+		}
+		if _, _, _, err := s.FindVolume(lvm.ID{VG: g.UUID, LV: "pvc-0f0e"}); lvm.KindOf(err) != lvm.KindBusy {
+			t.Errorf("%s: a volume of it: %v", to, err)
+		}
+	}
+}
+
+// TestUnresponsiveLeg: a leg of a RAID device, or a path of a multipath device, that does not answer is reported, whether it ever did or not.
+// The physical volume is on the device above it, so the reading is complete.
+func TestUnresponsiveLeg(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		node, _ := plugged(t, "linear")
+		probes := probesOf(node, t)
+		leg := probe{device: BlockDevice{Name: "sdz", Path: "/dev/sdz"}, err: errUnresponsive}
+		if answered {
+			leg.label, leg.areas = probes[0].label, probes[0].areas
+		}
+		s := assemble(append(probes, leg), func(name string) (bool, error) { return name == "sdz", nil })
+		if !slices.Equal(s.Unresponsive, []string{"/dev/sdz"}) || s.CheckComplete() != nil || s.Groups[0].Problem != "" {
+			t.Errorf("answered before: %v: %+v", answered, s)
+		}
 	}
 }

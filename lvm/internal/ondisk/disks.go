@@ -39,8 +39,7 @@ type Disks struct {
 }
 
 // Read returns what the node's disks hold. It names unreadable and unresponsive devices in State.UnreadDevices. A group with an
-// unresponsive PV has the values of the last reading, and a Problem. If only LVM can read a group's metadata, the error wraps
-// errUnsupported, and the State has the other groups.
+// unresponsive PV has the values of the last reading, and a Problem. So has a group whose metadata cannot be read.
 func (d *Disks) Read(ctx context.Context) (lvm.State, error) {
 	if d.Accepted != nil {
 		d.Accepted.Refresh()
@@ -56,14 +55,14 @@ func (d *Disks) Read(ctx context.Context) (lvm.State, error) {
 	if err != nil {
 		return lvm.State{}, err
 	}
-	probes, unaccepted, err := d.accept(ctx, probes, devices, r)
+	probes, unlabeled, unaccepted, err := d.accept(ctx, probes, devices, r)
 	if err != nil {
 		return lvm.State{}, err
 	}
 	d.texts.keep(probes)
-	s, err := assemble(probes, devices.component)
-	s.Unaccepted = unaccepted
-	return s, err
+	s := assemble(probes, devices.component)
+	s.Unaccepted, s.Unlabeled = unaccepted, append(s.Unlabeled, unlabeled...)
+	return s, nil
 }
 
 // prober returns the reader of single devices.

@@ -6,8 +6,8 @@
 // It reads label and metadata area (probe.go, label.go), and parses the text (vgtext.go, vgimport.go, vgsegments.go). Then it
 // assembles the groups (metadata.go), and finds what forbids changes (restrictions.go).
 //
-// CheckedReader compares direct readings with LVM's own report (report.go) at start and every ten minutes, and uses only the
-// report once the two differ. What the labels show of the devices holds for the report too (reportmerge.go).
+// CheckedReader compares the readings with LVM's own report (report.go) at start and every ten minutes, and refuses changes in a group in
+// which the two differ. The report never supplies state.
 //
 // Caveats:
 //

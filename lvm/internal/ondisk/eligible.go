@@ -45,12 +45,9 @@ func (d Disk) Names() []string { return append([]string{d.Path}, d.Links...) }
 
 // DeviceScanner scans the node's devices.
 type DeviceScanner struct {
-	Sys, Proc, Dev string
-	Backing        func(loop string) (number uint64, err error) // number of a loop device's backing device; 0: a file
-	Accepts        func(d BlockDevice, pv string) bool          // whether the node's record names a PV; nil: there is no record
+	Positions
+	Accepts func(d BlockDevice, pv string) bool // whether the node's record names a PV; nil: there is no record
 }
-
-func (v DeviceScanner) Positions() Positions { return Positions{Sys: v.Sys, Proc: v.Proc, Dev: v.Dev} }
 
 // Disks lists the node's block devices. It omits LVM's own volumes, devices that are too small for a physical volume, and
 // hidden paths of others.
@@ -63,7 +60,7 @@ func (v DeviceScanner) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := prober{positions: v.Positions(), mustBeBlock: true, texts: &groupTexts{}, accepts: v.Accepts}
+	r := prober{positions: v.Positions, mustBeBlock: true, texts: &groupTexts{}, accepts: v.Accepts}
 	r.positions.volumes = found.volumes
 	links, groups := v.links(), map[string]lvm.VGName{}
 	for _, g := range s.Groups {
@@ -174,16 +171,21 @@ func (v DeviceScanner) uses() (map[string][]string, error) {
 		points[m.Device()] = append(points[m.Device()], m.Point)
 	}
 	for number, places := range points {
-		target, err := os.Readlink(filepath.Join(v.Sys, "dev/block", dm.FormatNumber(number)))
-		if err != nil {
+		name, place := v.nameOf(number), placeOf(places)
+		if name == "" {
 			continue // not a block device
 		}
-		name, place := filepath.Base(target), placeOf(places)
 		add(name, "is mounted at "+place)
-		v.below(name, func(part string) { add(part, "carries what is mounted at "+place) })
+		v.eachBelow(name, 0, func(part string) { add(part, "carries what is mounted at "+place) })
 	}
-	if err := v.loops(add); err != nil {
-		return nil, err
+	// A loop device is no holder, and does not prevent an exclusive open. The kubelet creates one for each raw block volume of a pod, and
+	// the volume, of any CSI driver, may be blank until the pod writes to it.
+	err = v.eachLoop(func(loop, device string) {
+		add(device, fmt.Sprintf("is the backing device of %s, as of a raw block volume of a pod", loop))
+		v.eachBelow(device, 0, func(part string) { add(part, "carries the backing device of "+loop) })
+	})
+	if err != nil {
+		return nil, lvm.Errorf(lvm.KindInternal, "%w", err)
 	}
 	swaps, err := os.ReadFile(filepath.Join(v.Proc, "swaps"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -193,67 +195,10 @@ func (v DeviceScanner) uses() (map[string][]string, error) {
 		path, _, _ := strings.Cut(line, " ")
 		if strings.HasPrefix(path, "/dev/") {
 			add(filepath.Base(path), "is swap space")
-			v.below(filepath.Base(path), func(part string) { add(part, "carries swap space") })
+			v.eachBelow(filepath.Base(path), 0, func(part string) { add(part, "carries swap space") })
 		}
 	}
 	return uses, nil
-}
-
-// loops adds the backing devices of loop devices. They have no holder, and do not prevent an exclusive open. The kubelet
-// creates a loop device for each raw block volume of a pod, and the volume, of any CSI driver, may be blank until the pod
-// writes to it.
-func (v DeviceScanner) loops(add func(name, use string)) error {
-	attached, err := filepath.Glob(filepath.Join(v.Sys, "class/block/loop*/loop/backing_file"))
-	if err != nil {
-		return err
-	}
-	for _, file := range attached {
-		loop := filepath.Base(filepath.Dir(filepath.Dir(file)))
-		number, err := v.Backing(filepath.Join(v.Dev, loop))
-		if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {
-			continue // it was detached
-		}
-		if err != nil {
-			return lvm.Errorf(lvm.KindInternal, "cannot read what the loop device %s is attached to: %w", loop, err)
-		}
-		target, err := os.Readlink(filepath.Join(v.Sys, "dev/block", dm.FormatNumber(number)))
-		if err != nil {
-			continue // a file
-		}
-		add(filepath.Base(target), fmt.Sprintf("is the backing device of %s, as of a raw block volume of a pod", loop))
-		v.below(filepath.Base(target), func(part string) { add(part, "carries the backing device of "+loop) })
-	}
-	return nil
-}
-
-// LoopBacking returns the backing device of a loop device (loop(4), LOOP_GET_STATUS64).
-func LoopBacking(loop string) (uint64, error) {
-	f, err := os.Open(loop)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = f.Close() }()
-	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
-	if err != nil {
-		return 0, err
-	}
-	return info.Rdevice, nil
-}
-
-// below calls do for each device that the named one is made of: the disk of a partition, the legs of a RAID, and so on.
-func (v DeviceScanner) below(name string, do func(string)) {
-	folder, err := filepath.EvalSymlinks(filepath.Join(v.Sys, "class/block", name))
-	if err != nil {
-		return
-	}
-	parts, _ := dm.ReadNames(filepath.Join(folder, "slaves")) // a partition has none
-	if _, err := os.Stat(filepath.Join(folder, "partition")); err == nil {
-		parts = append(parts, filepath.Base(filepath.Dir(folder)))
-	}
-	for _, part := range parts {
-		do(part)
-		v.below(part, do)
-	}
 }
 
 // placeOf returns the shortest mount point, and so the root before all others.

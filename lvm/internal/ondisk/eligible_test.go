@@ -27,7 +27,7 @@ func TestRemoteDisk(t *testing.T) {
 	} {
 		n := fixture.NewTestNode(t)
 		fixture.PlugAt(t, n, folder, "8:16")
-		v := DeviceScanner{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev}
+		v := DeviceScanner{Positions: disksOf(n).positions()}
 		d, err := v.inspect(BlockDevice{Name: filepath.Base(folder), Path: "/dev/x", Size: lvm.GiB})
 		fixture.Must(t, err)
 		if d.remote != remote {
@@ -64,7 +64,7 @@ func TestDiskProperties(t *testing.T) {
 	}
 	for _, b := range found.list {
 		name := b.Name
-		d, err := DeviceScanner{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev}.inspect(b)
+		d, err := DeviceScanner{Positions: disksOf(n).positions()}.inspect(b)
 		if fixture.Must(t, err); d.Block != 4*lvm.KiB || !d.Rotational || d.Model != "FAST DISK 9" || !d.zoned || !d.virtual || d.readOnly {
 			t.Errorf("%s: %+v", name, d)
 		}
@@ -74,29 +74,19 @@ func TestDiskProperties(t *testing.T) {
 // TestDiskUnderLoopDevice: a disk that the kubelet gave to a pod as a raw block volume has no holder, but a loop device. If it is a
 // partition, its disk is in use too.
 func TestDiskUnderLoopDevice(t *testing.T) {
-	n := fixture.NewTestNode(t)
-	fixture.PlugAt(t, n, "devices/pci0000:00/block/sdb", "8:16")
-	fixture.PlugAt(t, n, "devices/pci0000:00/block/sdc", "8:32")
-	fixture.PlugAt(t, n, "devices/pci0000:00/block/sdc/sdc1", "8:33")
-	fixture.Must(t, os.WriteFile(filepath.Join(n.Sys, "devices/pci0000:00/block/sdc/sdc1/partition"), []byte("1\n"), 0o600))
-	fixture.Must(t, os.MkdirAll(filepath.Join(n.Proc, "self"), 0o755))
-	fixture.Must(t, os.WriteFile(filepath.Join(n.Proc, "self/mountinfo"), nil, 0o600))
-	backing := map[string]uint64{"loop0": unix.Mkdev(8, 16), "loop1": unix.Mkdev(8, 33), "loop2": 0}
-	for loop := range backing {
-		n.Attribute(t, loop, "loop/backing_file", "/somewhere/that/only/the/kubelet/sees\n")
-	}
-	n.Attribute(t, "loop3", "loop/backing_file", "/detached/meanwhile\n")
-	n.Attribute(t, "loop4", "ro", "0\n") // detached
-	v := DeviceScanner{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev, Backing: func(loop string) (uint64, error) {
-		number, is := backing[filepath.Base(loop)]
-		if !is {
-			return 0, unix.ENXIO
-		}
-		return number, nil
-	}}
+	s := newStack(t)
+	s.mounts()
+	s.Make("devices/pci0000:00/host1/block/sdb", 8)
+	s.loop("loop0", loopStatus{device: s.Number("sdb")})
+	s.loop("loop1", loopStatus{device: s.Number("sda1")})
+	s.loop("loop2", loopStatus{fileSystem: s.Number("sda1")})
+	s.Virtual("loop3", majorLoop)
+	s.Attribute(t, "loop3", "loop/backing_file", "/detached/meanwhile\n")
+	s.Virtual("loop4", majorLoop) // detached
+	v := DeviceScanner{Positions: s.reader().positions()}
 	uses, err := v.uses()
 	fixture.Must(t, err)
-	for device, words := range map[string]string{"sdb": "is the backing device of loop0", "sdc1": "is the backing device of loop1", "sdc": "carries the backing device of loop1"} {
+	for device, words := range map[string]string{"sdb": "is the backing device of loop0", "sda1": "is the backing device of loop1", "sda": "carries the backing device of loop1"} {
 		if !strings.Contains(fmt.Sprint(uses[device]), words) {
 			t.Errorf("%s: %q", device, uses[device])
 		}
@@ -104,7 +94,7 @@ func TestDiskUnderLoopDevice(t *testing.T) {
 	if len(uses) != 3 {
 		t.Errorf("%q", uses)
 	}
-	v.Backing = func(string) (uint64, error) { return 0, unix.EACCES }
+	v.backing = func(int) (loopStatus, error) { return loopStatus{}, unix.EACCES }
 	if _, err := v.uses(); err == nil {
 		t.Error("a loop device that cannot be asked does not matter")
 	}
@@ -171,7 +161,7 @@ func TestUsesOfMounts(t *testing.T) {
 	fixture.PlugAt(t, n, "devices/pci0000:00/block/sda", "8:1")
 	fixture.Must(t, os.MkdirAll(filepath.Join(n.Proc, "self"), 0o755))
 	fixture.Must(t, os.WriteFile(filepath.Join(n.Proc, "self/mountinfo"), []byte("2 1 8:1 /etc/hosts /etc/hosts rw shared:1 - ext4 /dev/sda rw\n1 0 8:1 / / rw - ext4 /dev/sda rw\n"), 0o600))
-	uses, err := DeviceScanner{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev}.uses()
+	uses, err := DeviceScanner{Positions: disksOf(n).positions()}.uses()
 	if fixture.Must(t, err); !slices.Equal(uses["sda"], []string{"is mounted at /"}) || len(uses) != 1 {
 		t.Errorf("%q", uses)
 	}

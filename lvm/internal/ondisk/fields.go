@@ -8,6 +8,7 @@ import (
 type fields struct {
 	section *section
 	err     error
+	unknown string // the first unknown flag, in words
 }
 
 func (f *fields) fail(key, wanted string) {
@@ -78,12 +79,12 @@ func (f *fields) strings(key string) []string {
 
 func (f *fields) tags() []string { return f.strings("tags") }
 
-// flags returns a list of known words; if known is nil, of any words.
+// flags returns a list of words, and notes one that is not known; if known is nil, any word is.
 func (f *fields) flags(key string, known map[string]bool) []string {
 	list := f.strings(key)
 	for _, flag := range list {
 		if known != nil && !known[flag] {
-			f.fail(key, fmt.Sprintf("known: it has the flag %q", flag))
+			f.unknown = fmt.Sprintf("the flag %q in %q of %s", flag, key, f.section.name)
 		}
 	}
 	return list

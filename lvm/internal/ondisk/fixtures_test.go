@@ -11,6 +11,14 @@ import (
 
 func disksOf(n fixture.TestNode) *Disks { return &Disks{Sys: n.Sys, Proc: n.Proc, Dev: n.Dev} }
 
+// plugged is a node with the disks of a captured scenario, and its reader.
+func plugged(t testing.TB, scenario string) (fixture.TestNode, *Disks) {
+	t.Helper()
+	node := fixture.NewTestNode(t)
+	node.Plug(t, "testdata/groups/"+scenario)
+	return node, disksOf(node)
+}
+
 // readNode reads the node's disks with a new reader.
 func readNode(n fixture.TestNode, t testing.TB) lvm.State {
 	t.Helper()

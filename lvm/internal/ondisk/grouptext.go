@@ -14,7 +14,7 @@ type groupText struct {
 	err      error
 }
 
-// read returns the group that the text describes; callers must not change it. The error is errUnsupported.
+// read returns the group that the text describes; callers must not change it. The error is that of importGroup.
 func (t *groupText) read() (*imported, error) {
 	t.once.Do(func() { t.imported, t.err = importGroup(t.text) })
 	return t.imported, t.err

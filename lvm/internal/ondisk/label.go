@@ -60,7 +60,7 @@ func decodePVHeader(sector []byte, offset uint32) (*label, error) {
 		return nil, fmt.Errorf("the LVM label puts its PV header at byte %d, outside of its sector", offset)
 	}
 	p := sector[offset:]
-	l := &label{uuid: dashed(string(p[:32])), size: lvm.Bytes(binary.LittleEndian.Uint64(p[32:]))}
+	l := &label{uuid: Dashed(string(p[:32])), size: lvm.Bytes(binary.LittleEndian.Uint64(p[32:]))}
 	if !IsUUID(l.uuid) {
 		return nil, fmt.Errorf("the LVM label carries no UUID but %q", p[:32])
 	}
@@ -145,8 +145,8 @@ func (h areaHeader) free() lvm.Bytes {
 	return max(0, usable(h.size)-lvm.Bytes(h.text.size)) / lvm.SectorSize * lvm.SectorSize
 }
 
-// dashed formats a UUID of 32 characters in LVM's notation, 6-4-4-4-4-4-6.
-func dashed(raw string) string {
+// Dashed formats a UUID of 32 characters in LVM's notation, 6-4-4-4-4-4-6.
+func Dashed(raw string) string {
 	if len(raw) != 32 {
 		return raw
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // assemble builds the groups from the probes of all devices. component reports whether a device is only a part of another one.
-func assemble(probes []probe, component func(name string) (bool, error)) (lvm.State, error) {
+func assemble(probes []probe, component func(name string) (bool, error)) lvm.State {
 	var state lvm.State
 	var pvs []probe
 	var unknown []string // unresponsive devices that never answered
@@ -19,16 +19,21 @@ func assemble(probes []probe, component func(name string) (bool, error)) (lvm.St
 			state.Skipped = append(state.Skipped, fmt.Sprintf("%s is not searched for volume groups: %s", p.device.Path, p.Reason))
 		}
 		part := false
-		if p.label != nil && p.Standing == StandsOnDisks || p.Standing == standsOnRemoved {
+		if (p.label != nil || p.silent()) && p.Standing == StandsOnDisks || p.Standing == standsOnRemoved {
 			var err error
 			part, err = component(p.device.Name)
 			p.err = errors.Join(p.err, err)
 		}
 		if part {
+			if p.silent() { // the device on it may still answer, from its other legs or paths
+				state.Unresponsive = append(state.Unresponsive, p.device.Path)
+			}
 			continue
 		}
+		p = p.withoutUnparsed()
 		if p.err != nil {
 			state.UnreadDevices = append(state.UnreadDevices, fmt.Sprintf("%s could not be read: %v", p.device.Path, p.err))
+			state.Unlabeled = append(state.Unlabeled, p.device.Path)
 		}
 		if p.Standing != StandsOnDisks {
 			continue
@@ -44,18 +49,28 @@ func assemble(probes []probe, component func(name string) (bool, error)) (lvm.St
 			state.Devices = append(state.Devices, p.device.Path)
 		}
 	}
-	copies, refused := readCopies(pvs)
-	present := byUUID(pvs)
-	state.PVs = foundPVs(present)
+	copies, present := readCopies(pvs), byUUID(pvs)
 	for _, c := range newest(copies) {
-		if err := c.checkMembers(present, copies); err != nil {
-			refused = append(refused, err)
-			continue
-		}
-		state.Groups = append(state.Groups, c.attached(present, unknown))
+		state.Groups = append(state.Groups, c.attached(present, unknown, c.claims(copies)))
 	}
 	sortState(&state)
-	return state, errors.Join(refused...)
+	return state
+}
+
+// withoutUnparsed returns the probe without the areas whose text does not even say which group it describes: they are unreadable.
+func (p probe) withoutUnparsed() probe {
+	areas := p.areas
+	p.areas = nil
+	for _, a := range areas {
+		if a.text != nil {
+			if _, err := a.text.read(); err != nil {
+				p.err = errors.Join(p.err, err)
+				continue
+			}
+		}
+		p.areas = append(p.areas, a)
+	}
+	return p
 }
 
 // metadataCopy is one distinct text and the PVs that have it.
@@ -67,7 +82,7 @@ type metadataCopy struct {
 }
 
 // readCopies finds the distinct texts: the PVs of an intact group all have the same one.
-func readCopies(pvs []probe) (copies []*metadataCopy, refused []error) {
+func readCopies(pvs []probe) (copies []*metadataCopy) {
 	for _, p := range pvs {
 		for _, a := range p.areas {
 			if a.text == nil {
@@ -75,16 +90,13 @@ func readCopies(pvs []probe) (copies []*metadataCopy, refused []error) {
 			}
 			i := slices.IndexFunc(copies, func(c *metadataCopy) bool { return c.text.same(a.text) })
 			if i < 0 {
-				im, err := a.text.read()
-				if err != nil {
-					refused = append(refused, fmt.Errorf("%s: %w", p.device.Path, err))
-				}
+				im, _ := a.text.read() // withoutUnparsed
 				i, copies = len(copies), append(copies, &metadataCopy{imported: im, text: a.text})
 			}
 			copies[i].holders = append(copies[i].holders, p.label.uuid)
 		}
 	}
-	return slices.DeleteFunc(copies, func(c *metadataCopy) bool { return c.imported == nil }), refused
+	return copies
 }
 
 // newest returns each group's text with the highest seqno. Of two different texts with one seqno nothing proves which is current, and
@@ -109,21 +121,6 @@ func newest(copies []*metadataCopy) []*metadataCopy {
 	return best
 }
 
-// foundPVs returns the facts about physical volumes that do not depend on their groups' metadata.
-func foundPVs(present map[string][]probe) []lvm.FoundPV {
-	var all []lvm.FoundPV
-	for uuid, found := range present {
-		pv := lvm.FoundPV{UUID: uuid, Devices: paths(found), BlockSize: found[0].device.Block}
-		slices.Sort(pv.Devices)
-		for _, p := range found {
-			pv.Unresponsive = pv.Unresponsive || p.silent()
-			pv.MetadataUnreadable = pv.MetadataUnreadable || p.err != nil && !p.silent()
-		}
-		all = append(all, pv)
-	}
-	return all
-}
-
 func byUUID(pvs []probe) map[string][]probe {
 	index := map[string][]probe{}
 	for _, p := range pvs {
@@ -132,31 +129,40 @@ func byUUID(pvs []probe) map[string][]probe {
 	return index
 }
 
-// checkMembers refuses a group with a PV whose own metadata is of another group: the PV was moved without the first group.
-func (c *metadataCopy) checkMembers(present map[string][]probe, all []*metadataCopy) error {
+// claims returns the names of the other groups to which physical volumes of this group say that they belong, by UUID: a disk was moved
+// while the first group could not see it.
+func (c *metadataCopy) claims(all []*metadataCopy) map[string]lvm.VGName {
+	moved := map[string]lvm.VGName{}
 	for _, other := range all {
-		if other.group.UUID == c.group.UUID {
-			continue
-		}
 		for _, holder := range other.holders {
-			if _, member := c.needs[holder]; member && len(present[holder]) > 0 {
-				return unsupported("volume group %s: its physical volume %s says that it belongs to %s", c.group.Name, holder, other.group.Name)
+			if _, member := c.needs[holder]; member && other.group.UUID != c.group.UUID {
+				moved[holder] = other.group.Name
 			}
 		}
 	}
-	return nil
+	return moved
 }
 
 // attached returns the group with the properties of its devices: the device of each PV, and the free space of the metadata
 // areas. It does not change the imported group, which later readings of the same text use.
-func (c *metadataCopy) attached(present map[string][]probe, unknown []string) lvm.Group {
+func (c *metadataCopy) attached(present map[string][]probe, unknown []string, moved map[string]lvm.VGName) lvm.Group {
 	g, h := c.group, c.restrictions
 	g.Checksum = c.text.checksum
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
+	for _, uuid := range c.holders {
+		if len(c.group.PVs) == 0 { // the text does not tell
+			g.PVs = append(g.PVs, lvm.PV{UUID: uuid})
+		}
+	}
 	first := true
 	for i := range g.PVs {
 		pv := &g.PVs[i]
 		found := present[pv.UUID]
+		if other, is := moved[pv.UUID]; is {
+			h.moved = append(h.moved, fmt.Sprintf("its physical volume %s says that it belongs to volume group %s", pv.UUID, other))
+			pv.Missing = true
+			continue
+		}
 		if len(found) == 0 {
 			if len(unknown) > 0 && !pv.Missing {
 				h.silent = append(h.silent, describeUnknownDevice(pv.UUID, unknown))

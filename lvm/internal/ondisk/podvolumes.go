@@ -1,7 +1,6 @@
 package ondisk
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,7 +22,12 @@ type podVolumes struct {
 // own directory. kubelet is that directory; "": the node has none.
 func (p Positions) podVolumes(kubelet string) (podVolumes, error) {
 	v := podVolumes{p, map[string]string{}, map[string]string{}}
-	if err := v.loops(); err != nil || kubelet == "" {
+	err := p.eachLoop(func(loop, device string) {
+		v.under[loop] = device
+		v.used[loop] = "it is a loop device over a block device, as the kubelet attaches one to each raw block volume of a pod"
+		v.used[device] = fmt.Sprintf("the loop device %s is attached to it, as the kubelet attaches one to each raw block volume of a pod", loop)
+	})
+	if err != nil || kubelet == "" {
 		return v, err
 	}
 	mounts, err := dm.ReadMounts(filepath.Join(p.Proc, "self/mountinfo"))
@@ -67,57 +71,9 @@ func nodeAt(path string) uint64 {
 }
 
 func (v podVolumes) add(number uint64, place string) {
-	if name := v.name(number); name != "" {
+	if name := v.where.nameOf(number); name != "" {
 		v.used[name] = "it is, or carries, a volume of a pod: " + place
 	}
-}
-
-func (v podVolumes) name(number uint64) string {
-	folder, err := os.Readlink(filepath.Join(v.where.Sys, "dev/block", dm.FormatNumber(number)))
-	if err != nil || number == 0 {
-		return ""
-	}
-	return filepath.Base(folder)
-}
-
-// loops finds the loop devices over block devices, and these.
-func (v podVolumes) loops() error {
-	attached, err := filepath.Glob(filepath.Join(v.where.Sys, "class/block/loop*/loop/backing_file"))
-	if err != nil {
-		return err
-	}
-	for _, file := range attached {
-		loop := filepath.Base(filepath.Dir(filepath.Dir(file)))
-		behind, err := v.where.behind(loop)
-		if errors.Is(err, unix.ENXIO) || dm.IsVanished(err) {
-			continue // it was detached
-		}
-		if err != nil {
-			return fmt.Errorf("cannot read what the loop device %s is attached to: %w", loop, err)
-		}
-		if behind.device == 0 {
-			continue // a file
-		}
-		name := v.name(behind.device)
-		v.under[loop] = name
-		v.used[loop] = "it is a loop device over a block device, as the kubelet attaches one to each raw block volume of a pod"
-		v.used[name] = fmt.Sprintf("the loop device %s is attached to it, as the kubelet attaches one to each raw block volume of a pod", loop)
-	}
-	return nil
-}
-
-// behind returns what a loop device is attached to.
-func (p Positions) behind(loop string) (loopStatus, error) {
-	ask := p.backing
-	if ask == nil {
-		ask = askLoop
-	}
-	f, err := p.open(loop)
-	if err != nil {
-		return loopStatus{}, err
-	}
-	defer func() { _ = unix.Close(f.Fd) }()
-	return ask(f.Fd)
 }
 
 // explain returns a clause that says why a device is, or is made of, a volume of a pod; "": it is not.
@@ -157,20 +113,14 @@ func overFabrics(subsystem string) bool {
 	return false
 }
 
-// each calls do for a device and each that it is made of: the disk of a partition, the legs of a RAID, the device below a loop device.
+// each calls do for a device and each that it is made of, the device below a loop device included.
 func (v podVolumes) each(name string, depth int, do func(string)) {
-	do(name)
-	if depth > maxStack {
-		return
+	one := func(name string) {
+		do(name)
+		if below := v.under[name]; below != "" && depth <= maxStack {
+			v.each(below, depth+1, do)
+		}
 	}
-	parts, _ := dm.ReadNames(v.where.path(name, "slaves")) // a disk has none
-	if whole, err := v.where.whole(name); err == nil && whole != "" {
-		parts = append(parts, whole)
-	}
-	if below := v.under[name]; below != "" {
-		parts = append(parts, below)
-	}
-	for _, part := range parts {
-		v.each(part, depth+1, do)
-	}
+	one(name)
+	v.where.eachBelow(name, 0, one)
 }

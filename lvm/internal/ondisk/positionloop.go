@@ -22,19 +22,7 @@ type loopStatus struct {
 
 // loop returns the position of a loop device: that of its backing device, or of the file system of its backing file.
 func (p Positions) loop(name string, held, depth int) position {
-	ask := p.backing
-	if ask == nil {
-		ask = askLoop
-	}
-	if held == notOpen {
-		f, err := p.open(name)
-		if err != nil {
-			return positionUnread(err)
-		}
-		defer func() { _ = unix.Close(f.Fd) }()
-		held = f.Fd
-	}
-	behind, err := ask(held)
+	behind, err := p.behind(name, held)
 	if err != nil {
 		return positionUnread(fmt.Errorf("%s: %w", name, err))
 	}
@@ -89,6 +77,66 @@ func (p Positions) open(name string) (directFile, error) {
 		return f, err
 	}
 	return f, nil
+}
+
+// behind returns what a loop device is attached to. held is its descriptor, or notOpen.
+func (p Positions) behind(name string, held int) (loopStatus, error) {
+	if held == notOpen {
+		f, err := p.open(name)
+		if err != nil {
+			return loopStatus{}, err
+		}
+		defer func() { _ = unix.Close(f.Fd) }()
+		held = f.Fd
+	}
+	if p.backing != nil {
+		return p.backing(held)
+	}
+	return askLoop(held)
+}
+
+// eachLoop calls do for each loop device that is attached to a block device, with that device's name.
+func (p Positions) eachLoop(do func(loop, device string)) error {
+	attached, err := filepath.Glob(filepath.Join(p.Sys, "class/block/loop*/loop/backing_file"))
+	if err != nil {
+		return err
+	}
+	for _, file := range attached {
+		loop := filepath.Base(filepath.Dir(filepath.Dir(file)))
+		behind, err := p.behind(loop, notOpen)
+		if errors.Is(err, unix.ENXIO) || dm.IsVanished(err) {
+			continue // it was detached
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read what the loop device %s is attached to: %w", loop, err)
+		}
+		if name := p.nameOf(behind.device); name != "" {
+			do(loop, name)
+		}
+	}
+	return nil
+}
+
+// nameOf returns the name of the block device with a number; "": there is none.
+func (p Positions) nameOf(number uint64) string {
+	folder, err := os.Readlink(filepath.Join(p.Sys, "dev/block", dm.FormatNumber(number)))
+	if err != nil || number == 0 {
+		return ""
+	}
+	return filepath.Base(folder)
+}
+
+// eachBelow calls do for each device that the named one is made of: the disk of a partition, the legs of a RAID, and so on.
+func (p Positions) eachBelow(name string, depth int, do func(string)) {
+	parts, _ := dm.ReadNames(p.path(name, "slaves")) // a disk has none
+	if whole, err := p.whole(name); err == nil && whole != "" {
+		parts = append(parts, whole)
+	}
+	for _, part := range parts {
+		if do(part); depth < maxStack {
+			p.eachBelow(part, depth+1, do)
+		}
+	}
 }
 
 // askLoop returns the status of an open loop device.

@@ -31,7 +31,8 @@ type probe struct {
 	areas []area // without ignored ones
 	err   error  // the device is unreadable, or a part of it, or what it is made of
 
-	unaccepted bool // the node's record does not name the PV: nothing but its label was read
+	unaccepted bool   // the node's record does not name the PV: nothing but its label was read
+	hidden     *label // the label under a partition table, for which LVM ignores the device; nil: none
 }
 
 // errUnresponsive is the error of an unresponsive device; the rest of its probe is its last answer.
@@ -100,6 +101,7 @@ func (r prober) content(p probe, f directFile, before probe) probe {
 		return p
 	}
 	if !d.partition && hasPartitions(head) {
+		p.hidden, _ = findLabel(head) // one that is damaged says nothing
 		return p
 	}
 	if p.label, p.err = findLabel(head); p.label == nil || p.err != nil {

@@ -12,10 +12,15 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// ParseReport parses the output of ReportArgs. A group that it cannot read is an error, because there is no other reader.
+// ParseReport parses the output of lvmcmd.ReportArgs, which is compared with a reading. An invalid number counts as 0, and so as a
+// difference.
 func ParseReport(r io.Reader) (lvm.State, error) {
-	var raw reportJSON
-	if err := json.NewDecoder(r).Decode(&raw); err != nil {
+	var raw struct {
+		Report []reportGroup `json:"report"`
+	}
+	decoder := json.NewDecoder(r)
+	decoder.UseNumber()
+	if err := decoder.Decode(&raw); err != nil {
 		return lvm.State{}, fmt.Errorf("LVM's report is not valid JSON: %w", err)
 	}
 	if raw.Report == nil {
@@ -23,12 +28,13 @@ func ParseReport(r io.Reader) (lvm.State, error) {
 	}
 	var state lvm.State
 	for _, item := range raw.Report {
-		if len(item.VG) == 0 || item.VG[0].Name == "" { // PVs without a group
+		vg := item["vg"]
+		if len(vg) == 0 || vg[0].text("vg_name") == "" { // PVs without a group
 			continue
 		}
 		g, err := item.group()
 		if err != nil {
-			return lvm.State{}, fmt.Errorf("LVM's report of volume group %s: %w", item.VG[0].Name, err)
+			return lvm.State{}, fmt.Errorf("LVM's report of volume group %s: %w", vg[0].text("vg_name"), err)
 		}
 		state.Groups = append(state.Groups, g)
 	}
@@ -37,25 +43,25 @@ func ParseReport(r io.Reader) (lvm.State, error) {
 }
 
 func (item reportGroup) group() (lvm.Group, error) {
-	vg := item.VG[0]
+	vg := item["vg"][0]
 	g := lvm.Group{
-		UUID:       lvm.VGUUID(vg.UUID),
-		Name:       lvm.VGName(vg.Name),
-		Tags:       vg.Tags,
-		Seqno:      int64(vg.Seqno),
-		ExtentSize: lvm.Bytes(vg.ExtentSize),
-		MDASize:    usable(int64(vg.MDASize)),
-		MDAFree:    lvm.Bytes(vg.MDAFree),
+		UUID:       lvm.VGUUID(vg.text("vg_uuid")),
+		Name:       lvm.VGName(vg.text("vg_name")),
+		Tags:       vg.list("vg_tags"),
+		Seqno:      vg.number("vg_seqno"),
+		ExtentSize: vg.bytes("vg_extent_size"),
+		MDASize:    usable(vg.number("vg_mda_size")),
+		MDAFree:    vg.bytes("vg_mda_free"),
 	}
-	if !IsUUID(string(g.UUID)) || g.ExtentSize <= 0 || g.ExtentSize%lvm.SectorSize != 0 || len(item.VG) != 1 {
-		return g, fmt.Errorf("UUID %q, extent size %d, %d rows", g.UUID, g.ExtentSize, len(item.VG))
+	if !IsUUID(string(g.UUID)) || g.ExtentSize <= 0 || g.ExtentSize%lvm.SectorSize != 0 || len(item["vg"]) != 1 {
+		return g, fmt.Errorf("UUID %q, extent size %d, %d rows", g.UUID, g.ExtentSize, len(item["vg"]))
 	}
 	h := restrictions{
-		exported: vg.Exported != 0,
-		shared:   vg.Clustered != 0 || vg.Shared != 0 || vg.LockType != "",
-		readOnly: vg.Permissions != "writeable",
-		fixed:    vg.Extendable == 0,
-		systemID: string(vg.SystemID),
+		exported: vg.is("vg_exported"),
+		shared:   vg.is("vg_clustered") || vg.is("vg_shared") || vg.text("vg_lock_type") != "",
+		readOnly: vg.text("vg_permissions") != "writeable",
+		fixed:    !vg.is("vg_extendable"),
+		systemID: vg.text("vg_systemid"),
 	}
 	if err := item.pvs(&g, &h); err != nil {
 		return g, err
@@ -73,37 +79,32 @@ func (item reportGroup) group() (lvm.Group, error) {
 }
 
 func (item reportGroup) pvs(g *lvm.Group, h *restrictions) error {
-	index := map[word]int{}
-	for i, row := range item.PV {
-		pv := lvm.PV{
-			UUID:        string(row.UUID),
-			Extents:     lvm.Extents(row.Extents),
-			Missing:     row.Missing != 0,
-			Allocatable: row.Allocatable != 0,
-		}
-		if _, twice := index[row.UUID]; twice || !IsUUID(pv.UUID) || pv.Extents > math.MaxUint32 {
+	index := map[string]int{}
+	for i, row := range item["pv"] {
+		pv, name := lvm.PV{UUID: row.text("pv_uuid"), Extents: row.extents("pv_pe_count"), Missing: row.is("pv_missing"), Allocatable: row.is("pv_allocatable")}, row.text("pv_name")
+		if _, twice := index[pv.UUID]; twice || !IsUUID(pv.UUID) || pv.Extents > math.MaxUint32 {
 			return fmt.Errorf("physical volume %q with %d extents", pv.UUID, pv.Extents)
 		}
-		if pv.Missing && strings.HasPrefix(string(row.Name), "/") { // else "[unknown]"
-			pv.ReappearedDevice = string(row.Name)
+		if pv.Missing && strings.HasPrefix(name, "/") { // else "[unknown]"
+			pv.ReappearedDevice = name
 		}
 		if !pv.Missing {
-			pv.Device = string(row.Name)
-			needs := lvm.Bytes(row.Start) + lvm.Bytes(pv.Extents)*g.ExtentSize
-			if has := lvm.Bytes(row.DeviceSize); has < needs {
+			pv.Device = name
+			needs := row.bytes("pe_start") + lvm.Bytes(pv.Extents)*g.ExtentSize
+			if has := row.bytes("dev_size"); has < needs {
 				h.shrunken = append(h.shrunken, describeShrunken(pv.Device, has, needs))
 			}
 		}
-		index[row.UUID] = i
+		index[pv.UUID] = i
 		g.PVs = append(g.PVs, pv)
 	}
-	for _, row := range item.PVSeg {
-		i, known := index[row.PV]
+	for _, row := range item["pvseg"] {
+		i, known := index[row.text("pv_uuid")]
 		if !known {
-			return fmt.Errorf("extents are on physical volume %q, which is not in the group", row.PV)
+			return fmt.Errorf("extents are on physical volume %q, which is not in the group", row.text("pv_uuid"))
 		}
-		if row.Type == "free" && row.Size > 0 {
-			g.PVs[i].Free = append(g.PVs[i].Free, lvm.Run{Start: lvm.Extents(row.Start), Count: lvm.Extents(row.Size)})
+		if run := (lvm.Run{Start: row.extents("pvseg_start"), Count: row.extents("pvseg_size")}); row.text("segtype") == "free" && run.Count > 0 {
+			g.PVs[i].Free = append(g.PVs[i].Free, run)
 		}
 	}
 	for i := range g.PVs {

@@ -13,29 +13,29 @@ import (
 type reportedLVs struct {
 	item   reportGroup
 	group  *lvm.Group
-	byUUID map[word]int      // index in group.LVs
+	byUUID map[string]int    // index in group.LVs
 	byName map[string]int    // index in group.LVs
 	byPath map[string]string // device -> UUID of the PV
 }
 
 func (item reportGroup) lvs(g *lvm.Group) error {
-	r := reportedLVs{item: item, group: g, byUUID: map[word]int{}, byName: map[string]int{}, byPath: map[string]string{}}
-	for _, row := range item.PV {
-		if strings.HasPrefix(string(row.Name), "/") { // else "[unknown]"
-			r.byPath[string(row.Name)] = string(row.UUID)
+	r := reportedLVs{item: item, group: g, byUUID: map[string]int{}, byName: map[string]int{}, byPath: map[string]string{}}
+	for _, row := range item["pv"] {
+		if name := row.text("pv_name"); strings.HasPrefix(name, "/") { // else "[unknown]"
+			r.byPath[name] = row.text("pv_uuid")
 		}
 	}
-	for i, row := range item.LV {
-		name, hidden := unbracket(string(row.Name))
-		lv := lvm.LV{UUID: string(row.UUID), Name: name, Tags: row.Tags, Created: row.Created.Time, Hidden: hidden,
-			Extents: lvm.Extents(lvm.Bytes(row.Size) / g.ExtentSize)}
-		if _, twice := r.byUUID[row.UUID]; twice || !IsUUID(lv.UUID) || lv.Name == "" || lvm.Bytes(row.Size)%g.ExtentSize != 0 {
-			return fmt.Errorf("logical volume %q, UUID %q, %d bytes", row.Name, lv.UUID, row.Size)
+	for i, row := range item["lv"] {
+		name, hidden := unbracket(row.text("lv_name"))
+		size := row.bytes("lv_size")
+		lv := lvm.LV{UUID: row.text("lv_uuid"), Name: name, Tags: row.list("lv_tags"), Created: row.moment("lv_time"), Hidden: hidden, Extents: lvm.Extents(size / g.ExtentSize)}
+		if _, twice := r.byUUID[lv.UUID]; twice || !IsUUID(lv.UUID) || lv.Name == "" || size%g.ExtentSize != 0 {
+			return fmt.Errorf("logical volume %q, UUID %q, %d bytes", lv.Name, lv.UUID, size)
 		}
-		r.byUUID[row.UUID], r.byName[name] = i, i
+		r.byUUID[lv.UUID], r.byName[name] = i, i
 		g.LVs = append(g.LVs, lv)
 	}
-	for _, row := range item.Seg {
+	for _, row := range item["seg"] {
 		if err := r.segment(row); err != nil {
 			return err
 		}
@@ -47,27 +47,27 @@ func (item reportGroup) lvs(g *lvm.Group) error {
 			lv.Type = lv.Segments[0].Type
 		}
 	}
-	for i, row := range item.LV {
+	for i, row := range item["lv"] {
 		r.links(&g.LVs[i], row)
 	}
 	return nil
 }
 
 // links records which volumes are components of which others, from the report's rows about whole volumes.
-func (r *reportedLVs) links(lv *lvm.LV, row reportLV) {
-	r.use(lv.Name, string(row.Pool), string(row.Data), string(row.Metadata), string(row.MirrorLog))
-	origin, _ := unbracket(string(row.Origin))
+func (r *reportedLVs) links(lv *lvm.LV, row reportRow) {
+	r.use(lv.Name, row.text("pool_lv"), row.text("data_lv"), row.text("metadata_lv"), row.text("mirror_log"))
+	origin, _ := unbracket(row.text("origin"))
 	if r.thinSnapshot(row, origin) {
 		lv.Origin = origin // it survives its origin
 	} else {
 		r.use(lv.Name, origin)
 	}
 	if lv.Type == "thin" {
-		lv.Pool, _ = unbracket(string(row.Pool))
+		lv.Pool, _ = unbracket(row.text("pool_lv"))
 	}
 	if lv.Thin != nil {
-		lv.Thin.Data, _ = unbracket(string(row.Data))
-		lv.Thin.Metadata, _ = unbracket(string(row.Metadata))
+		lv.Thin.Data, _ = unbracket(row.text("data_lv"))
+		lv.Thin.Metadata, _ = unbracket(row.text("metadata_lv"))
 	}
 }
 
@@ -82,36 +82,37 @@ func (r *reportedLVs) use(user string, parts ...string) {
 }
 
 // thinSnapshot reports whether row is a thin snapshot of origin, in the same pool.
-func (r *reportedLVs) thinSnapshot(row reportLV, origin string) bool {
+func (r *reportedLVs) thinSnapshot(row reportRow, origin string) bool {
 	i, ok := r.byName[origin]
-	return ok && row.Pool != "" && r.item.LV[i].Pool == row.Pool
+	return ok && row.text("pool_lv") != "" && r.item["lv"][i].text("pool_lv") == row.text("pool_lv")
 }
 
-func (r *reportedLVs) segment(row reportSeg) error {
-	i, known := r.byUUID[row.LV]
+func (r *reportedLVs) segment(row reportRow) error {
+	i, known := r.byUUID[row.text("lv_uuid")]
 	if !known {
-		return fmt.Errorf("a segment is on logical volume %q, which is not in the group", row.LV)
+		return fmt.Errorf("a segment is on logical volume %q, which is not in the group", row.text("lv_uuid"))
 	}
 	lv := &r.group.LVs[i]
 	seg := lvm.Segment{
-		Start: lvm.Extents(row.Start), Extents: lvm.Extents(row.Extents), Type: string(row.Type),
-		StripeSize: lvm.Bytes(row.StripeSize), RegionSize: lvm.Bytes(row.RegionSize),
+		Start: row.extents("seg_start_pe"), Extents: row.extents("seg_size_pe"), Type: row.text("segtype"),
+		StripeSize: row.bytes("stripe_size"), RegionSize: row.bytes("region_size"),
 	}
-	if row.Type == "thin-pool" {
-		lv.Thin = &lvm.ThinPool{ChunkSize: lvm.Bytes(row.ChunkSize), Zero: bool(row.Zero)}
+	if seg.Type == "thin-pool" {
+		lv.Thin = &lvm.ThinPool{ChunkSize: row.bytes("chunk_size"), Zero: row.is("zero")}
 	}
-	for _, device := range slices.Concat(row.Devices, row.Metadata) {
+	devices, metadata := row.list("devices"), row.list("metadata_devices") // "/dev/sda(0)", "[r_rimage_0](0)"
+	for _, device := range slices.Concat(devices, metadata) {
 		r.use(lv.Name, leg(device).name)
 	}
 	if hasLegs(seg.Type) {
-		for _, device := range row.Devices {
+		for _, device := range devices {
 			a, err := r.area(row, seg.Areas, leg(device))
 			if err != nil {
 				return err
 			}
 			seg.Areas = append(seg.Areas, a)
 		}
-		for _, device := range row.Metadata {
+		for _, device := range metadata {
 			seg.Metadata = append(seg.Metadata, lvm.Area{LV: leg(device).name})
 		}
 	}
@@ -137,21 +138,21 @@ func leg(text string) legName {
 
 // area returns the PV or LV of a leg. A missing PV has no name: area finds it among the report's PV ranges of this segment,
 // without those of its earlier legs.
-func (r *reportedLVs) area(row reportSeg, earlier []lvm.Area, l legName) (lvm.Area, error) {
+func (r *reportedLVs) area(row reportRow, earlier []lvm.Area, l legName) (lvm.Area, error) {
 	if _, isLV := r.byName[l.name]; isLV {
 		return lvm.Area{LV: l.name}, nil
 	}
 	if pv, there := r.byPath[l.name]; there {
 		return lvm.Area{PV: pv, Start: l.start}, nil
 	}
-	for _, stretch := range r.item.PVSeg {
-		a := lvm.Area{PV: string(stretch.PV), Start: l.start}
-		same := stretch.LV == row.LV && stretch.LVStart == row.Start && lvm.Extents(stretch.Start) == l.start
+	for _, run := range r.item["pvseg"] {
+		a := lvm.Area{PV: run.text("pv_uuid"), Start: l.start}
+		same := run.text("lv_uuid") == row.text("lv_uuid") && run.number("seg_start_pe") == row.number("seg_start_pe") && run.extents("pvseg_start") == l.start
 		if same && !slices.Contains(earlier, a) && r.missing(a.PV) {
 			return a, nil
 		}
 	}
-	return lvm.Area{}, fmt.Errorf("a leg of logical volume %q on %q, which is not in the group", row.LV, l.name)
+	return lvm.Area{}, fmt.Errorf("a leg of logical volume %q on %q, which is not in the group", row.text("lv_uuid"), l.name)
 }
 
 func (r *reportedLVs) missing(uuid string) bool {

@@ -16,27 +16,38 @@ type restrictions struct {
 	readOnly   bool
 	fixed      bool // vgchange -x n
 	systemID   string
-	duplicates []string // sentences, one for each PV that two devices have
-	shrunken   []string // sentences, one for each PV whose device is too small
-	silent     []string // sentences, one for each unresponsive PV
+	duplicates []string // Sentences, one for each PV that two devices have.
+	shrunken   []string // Sentences, one for each PV whose device is too small.
+	silent     []string // Sentences, one for each unresponsive PV.
+	moved      []string // Sentences, one for each PV that belongs to another group.
+	unreadable string   // why its logical volumes cannot be read
+	unknown    string   // what LVM of a later version may have added, in words
 }
 
-// closed reports whether LVM refuses all changes.
-func (h restrictions) closed() bool { return h.exported || h.systemID != "" || h.shared || h.readOnly }
+// closed reports whether LVM refuses all changes, or the driver must not try any.
+func (h restrictions) closed() bool {
+	return h.exported || h.systemID != "" || h.shared || h.readOnly || len(h.moved) > 0 || h.unreadable != "" || h.unknown != ""
+}
 
 // problem describes the first restriction for Group.Problem; "": none.
 func (h restrictions) problem(name lvm.VGName) string {
 	switch {
 	case len(h.silent) > 0:
 		return strings.Join(h.silent, "; ")
+	case h.unreadable != "":
+		return fmt.Sprintf("the driver cannot read its metadata: %s. Its volumes stay usable; please report this with the output of vgcfgbackup", h.unreadable)
+	case len(h.moved) > 0:
+		return strings.Join(h.moved, "; ")
 	case h.exported:
 		return fmt.Sprintf("it is exported; import it with vgimport %s", name)
 	case h.systemID != "":
-		return fmt.Sprintf("it belongs to the host with the system ID %q; remove the system ID with vgchange --systemid '' %s", h.systemID, name)
+		return fmt.Sprintf("it has the system ID %q, so only the host with this ID uses it, and the driver's LVM has none. If it is this node's own (lvm systemid) and no other host has these disks, remove it with vgchange --systemid '' %s; else the group is another host's", h.systemID, name)
 	case h.shared:
 		return "it is shared between hosts (lvmlockd), which this driver does not support"
 	case h.readOnly:
 		return "its permission is read-only"
+	case h.unknown != "":
+		return fmt.Sprintf("its metadata has %s, which this driver does not know", h.unknown)
 	case h.fixed:
 		return fmt.Sprintf("it is not resizeable; vgchange --resizeable y %s allows new volumes", name)
 	case len(h.duplicates) > 0:
@@ -123,5 +134,5 @@ func sortState(s *lvm.State) {
 	slices.Sort(s.Unresponsive)
 	slices.Sort(s.Skipped)
 	slices.Sort(s.Devices)
-	slices.SortFunc(s.PVs, func(a, b lvm.FoundPV) int { return strings.Compare(a.UUID, b.UUID) })
+	slices.Sort(s.Unlabeled)
 }

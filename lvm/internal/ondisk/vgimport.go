@@ -1,6 +1,7 @@
 package ondisk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -11,8 +12,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Flags that LVM writes into `status`; an unknown one may change the meaning of the metadata (lvm2, lib/format_text/flags.c). A
-// reader may ignore flags in `flags` by design, except MISSING.
+// Flags that LVM writes into `status`; an unknown one may change the meaning of the metadata (lvm2, lib/format_text/flags.c), so nothing
+// changes its group. A reader may ignore flags in `flags` by design, except MISSING.
 var (
 	vgFlags = words("EXPORTED RESIZEABLE READ WRITE WRITE_LOCKED CLUSTERED SHARED PVMOVE")
 	pvFlags = words("ALLOCATABLE EXPORTED MISSING")
@@ -30,13 +31,6 @@ func words(list string) map[string]bool {
 	return set
 }
 
-// errUnsupported marks metadata that this reader cannot read: LVM's report supplies the group.
-var errUnsupported = errors.New("metadata that only LVM itself can read")
-
-func unsupported(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", errUnsupported, fmt.Sprintf(format, args...))
-}
-
 // imported is a group as its text describes it, without the node's devices.
 type imported struct {
 	group        lvm.Group
@@ -44,31 +38,47 @@ type imported struct {
 	needs        map[string]lvm.Bytes // by PV UUID: the device size in the text
 	names        map[string]int       // "pv0" -> index in group.PVs
 	used         [][]lvm.Run          // by index in group.PVs
+	opaque       map[int]bool         // by index in group.PVs: a segment of an unknown type names it, so no extent is known to be free
 }
 
-// importGroup parses a metadata text. Every error is errUnsupported: LVM wrote the text with a valid checksum, so LVM must read
-// what this reader cannot.
+// importGroup parses a metadata text. The error says why not even the group's UUID is known. What else this reader cannot read leaves
+// the group without logical volumes, and with Unreadable: LVM wrote the text with a valid checksum, so it may have volumes.
 func importGroup(text string) (*imported, error) {
 	root, err := parseText(strings.TrimRight(text, "\x00"))
 	if err != nil {
-		return nil, unsupported("%v", err)
+		return nil, err
 	}
 	top := &fields{section: root}
 	if top.text("contents") != "Text Format Volume Group" || top.number("version", 1) != 1 || len(root.sections) != 1 {
-		return nil, unsupported("a text that is not one volume group in format 1 (%v)", top.err)
+		return nil, fmt.Errorf("its metadata is not one volume group in format 1 (%w)", cmp.Or(top.err, errors.New("another format")))
 	}
 	vg := &root.sections[0]
 	im := &imported{needs: map[string]lvm.Bytes{}, names: map[string]int{}}
-	for _, step := range []func(*section) error{im.head, im.pvs, im.lvs, im.runs} {
-		if err := step(vg); err != nil {
-			return nil, unsupported("volume group %s: %v", vg.name, err)
+	err = im.head(vg)
+	if !IsUUID(string(im.group.UUID)) {
+		return nil, fmt.Errorf("the metadata of volume group %s: %w", vg.name, err)
+	}
+	if err == nil {
+		err = im.pvs(vg)
+	}
+	if err != nil {
+		im.group.PVs = nil
+	}
+	for _, step := range []func(*section) error{im.lvs, im.runs, func(*section) error { normalizeGroup(&im.group); return checkLayers(&im.group) }} {
+		if err == nil {
+			err = step(vg)
 		}
 	}
-	normalizeGroup(&im.group)
-	if err := checkLayers(&im.group); err != nil {
-		return nil, unsupported("volume group %s: %v", vg.name, err)
+	if err != nil {
+		im.group.LVs = nil
+		im.restrictions.unreadable, im.group.Unreadable = err.Error(), err.Error()
 	}
 	return im, nil
+}
+
+// note keeps the first thing that this reader does not know.
+func (im *imported) note(unknown string) {
+	im.restrictions.unknown = cmp.Or(im.restrictions.unknown, unknown)
 }
 
 func (im *imported) head(vg *section) error {
@@ -90,6 +100,7 @@ func (im *imported) head(vg *section) error {
 		shared:   slices.Contains(status, "CLUSTERED") || slices.Contains(status, "SHARED") || f.optional("lock_type") != "",
 		systemID: f.optional("system_id"),
 	}
+	im.note(f.unknown)
 	switch {
 	case f.err != nil:
 		return f.err
@@ -116,6 +127,7 @@ func (im *imported) pvs(vg *section) error {
 			Missing:     slices.Contains(flags, "MISSING"),
 			MissingFlag: slices.Contains(flags, "MISSING"),
 		}
+		im.note(f.unknown)
 		start := lvm.Bytes(f.number("pe_start", math.MaxInt64/lvm.SectorSize)) * lvm.SectorSize
 		if f.err != nil {
 			return f.err
@@ -130,7 +142,7 @@ func (im *imported) pvs(vg *section) error {
 		im.needs[pv.UUID] = start + lvm.Bytes(pv.Extents)*im.group.ExtentSize
 		im.group.PVs = append(im.group.PVs, pv)
 	}
-	im.used = make([][]lvm.Run, len(im.group.PVs))
+	im.used, im.opaque = make([][]lvm.Run, len(im.group.PVs)), map[int]bool{}
 	return nil
 }
 
@@ -163,6 +175,7 @@ func (im *imported) lv(s *section) (lvm.LV, error) {
 	f := &fields{section: s}
 	status := f.flags("status", lvFlags)
 	f.flags("flags", nil)
+	im.note(f.unknown)
 	lv := lvm.LV{UUID: f.uuid("id"), Name: s.name, Tags: f.tags(), Hidden: !slices.Contains(status, "VISIBLE")}
 	if made := f.optionalNumber("creation_time", math.MaxInt64); made > 0 {
 		lv.Created = time.Unix(made, 0).UTC()
@@ -183,7 +196,7 @@ func (im *imported) lv(s *section) (lvm.LV, error) {
 	return lv, nil
 }
 
-// runs derives the free extents from the used ones.
+// runs derives the free extents from the used ones. A PV that an opaque segment names has none.
 func (im *imported) runs(*section) error {
 	for i := range im.group.PVs {
 		pv := &im.group.PVs[i]
@@ -198,7 +211,9 @@ func (im *imported) runs(*section) error {
 			}
 			next = used.Start + used.Count
 		}
-		if next < pv.Extents {
+		if im.opaque[i] {
+			pv.Free = nil
+		} else if next < pv.Extents {
 			pv.Free = append(pv.Free, lvm.Run{Start: next, Count: pv.Extents - next})
 		}
 	}

@@ -1,6 +1,7 @@
 package ondisk
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -39,10 +40,13 @@ func (im *imported) segment(lv *lvm.LV, s *section) error {
 	if seg.Start != lv.Extents || seg.Extents == 0 {
 		return fmt.Errorf("it starts at extent %d with %d extents, after %d others", seg.Start, seg.Extents, lv.Extents)
 	}
+	opaque := !pvSegments[kind] && !lvSegments[kind]
 	for flag := range strings.SplitSeq(flags, "+") {
-		if flag != "" && !lvFlags[flag] {
-			return fmt.Errorf("unknown flag %q", flag)
-		}
+		opaque = opaque || flag != "" && !lvFlags[flag]
+	}
+	if opaque {
+		im.addOpaque(lv, seg, f)
+		return nil
 	}
 	length := seg.Extents
 	if kind == "striped" {
@@ -54,9 +58,6 @@ func (im *imported) segment(lv *lvm.LV, s *section) error {
 			kind = "linear"
 		}
 	}
-	if !pvSegments[kind] && !lvSegments[kind] {
-		return fmt.Errorf("unknown segment type %q", kind)
-	}
 	seg.Type = kind
 	if err := im.legs(&seg, s); err != nil {
 		return err
@@ -65,12 +66,27 @@ func (im *imported) segment(lv *lvm.LV, s *section) error {
 	if f.err != nil {
 		return f.err
 	}
-	if lv.Type == "" {
-		lv.Type = kind
-	}
+	addSegment(lv, seg)
+	return im.markUsed(s, pvSegments[kind], length)
+}
+
+func addSegment(lv *lvm.LV, seg lvm.Segment) {
+	lv.Type = cmp.Or(lv.Type, seg.Type)
 	lv.Extents += seg.Extents
 	lv.Segments = append(lv.Segments, seg)
-	return im.markUsed(s, pvSegments[kind], length)
+}
+
+// addOpaque adds a segment of an unknown type, or with an unknown flag. It may use any extent of the PVs that it names.
+func (im *imported) addOpaque(lv *lvm.LV, seg lvm.Segment, f *fields) {
+	seg.Type = f.text("type")
+	addSegment(lv, seg)
+	for _, e := range f.section.entries {
+		for _, v := range e.values {
+			if index, isPV := im.names[v.text]; v.isText && isPV && !notReferences[e.key] {
+				im.opaque[index] = true
+			}
+		}
+	}
 }
 
 // thin parses the fields of a thin pool or a thin volume.

@@ -10,8 +10,8 @@ import (
 )
 
 // A volume group's metadata is text in LVM's configuration syntax (lvm2, libdm/libdm-config.c). vgParser parses the part of it
-// that LVM writes: sections, `key = value`, strings, whole numbers, lists of those, comments. Anything else is an error, and
-// LVM's report supplies the group.
+// that LVM writes: sections, `key = value`, strings, whole numbers, lists of those, comments. Anything else is an error, and the device
+// counts as unreadable.
 
 // maxDepth is far above what LVM writes: group, logical_volumes, one volume, its segment.
 const maxDepth = 8

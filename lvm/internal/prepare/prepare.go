@@ -46,7 +46,7 @@ func (r *Preparer) Prepare(ctx context.Context, p lvm.Preparation) (lvm.PrepareR
 	defer leave()
 	r.running.Lock()
 	defer r.running.Unlock()
-	node := ondisk.DeviceScanner{Sys: "/sys", Proc: "/proc", Dev: "/dev", Backing: ondisk.LoopBacking, Accepts: r.record.Accepts}
+	node := ondisk.DeviceScanner{Positions: ondisk.Positions{Sys: "/sys", Proc: "/proc", Dev: "/dev"}, Accepts: r.record.Accepts}
 	s, disks, err := r.scan(ctx, node)
 	if err != nil {
 		return lvm.PrepareReport{}, err
@@ -56,7 +56,7 @@ func (r *Preparer) Prepare(ctx context.Context, p lvm.Preparation) (lvm.PrepareR
 			return lvm.PrepareReport{}, err
 		}
 	}
-	run := preparing{Preparer: r, Preparation: p, where: node.Positions(), state: s, disks: disks, reports: map[string]string{}, held: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
+	run := preparing{Preparer: r, Preparation: p, where: node.Positions, state: s, disks: disks, reports: map[string]string{}, held: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
 	var report lvm.PrepareReport
 	for _, d := range declared {
 		report.Groups = append(report.Groups, run.group(ctx, d))

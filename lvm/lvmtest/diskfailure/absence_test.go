@@ -6,15 +6,8 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 )
-
-// inEachMode runs a test with direct reads, and with LVM's report in their place from the moment at which the test calls read.
-func inEachMode(t *testing.T, name string, test func(t *testing.T, read func(*lvmtest.Node) (direct bool))) {
-	t.Run(name, func(t *testing.T) { test(t, func(*lvmtest.Node) bool { return true }) })
-	t.Run(name+", only LVM can read it", func(t *testing.T) { test(t, func(n *lvmtest.Node) bool { n.Indirect(); return false }) })
-}
 
 // TestAbsenceIsProved: a volume that the readable metadata lacks counts as absent only if no other disk can have newer
 // metadata.
@@ -30,22 +23,20 @@ func TestAbsenceIsProved(t *testing.T) {
 		"a disk's metadata is not read":            {func(pv *lvm.PV) { pv.MetadataUnreadable = true }, false},
 		"a disk has a copy":                        {func(pv *lvm.PV) { pv.DuplicateDevices = []string{"/dev/fakeb", "/dev/fakex"} }, false},
 	} {
-		inEachMode(t, name, func(t *testing.T, read func(*lvmtest.Node) (direct bool)) {
+		t.Run(name, func(t *testing.T) {
 			node, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
 			v := d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{}))
 			waiting := d.MustCreate(t, b.Light("waiting", 8*lvm.MiB)) // waits for its ready tag
 			sn := d.MustSnapshot(t, "s", v.ID)
 			lvs := []lvm.LV{}
 			node.Change("vg-test", func(g *lvm.Group) { lvs, g.LVs = g.LVs, nil; test.spoil(&g.PVs[5]) })
-			direct := read(node)
-			proved := test.proved && (direct || !node.Group("vg-test").PVs[5].Missing) // LVM's report lacks the flag
 			kind := lvm.KindBusy
-			if proved {
+			if test.proved {
 				kind = lvm.KindNotFound
 			}
 			deleted := func(what string, err error) {
 				t.Helper()
-				if proved {
+				if test.proved {
 					hosttest.Must(t, err)
 				} else {
 					hosttest.WantKind(t, what, err, lvm.KindBusy)
@@ -119,11 +110,49 @@ func TestNoCommitWhilePVMissing(t *testing.T) {
 	}
 }
 
+// TestUnreadableGroup: nothing changes a group that the driver cannot read, and none of its volumes counts as absent. Pods of its volumes start: LVM
+// activates the volume with the UUID of the PersistentVolume, and no other.
+func TestUnreadableGroup(t *testing.T) {
+	node, b, d := hosttest.StartedWith(t, lvm.Config{})
+	active, idle := d.MustCreate(t, b.Spec("active", 8*lvm.MiB)), d.MustCreate(t, b.Spec("idle", 8*lvm.MiB))
+	device, err := d.Activate(t.Context(), active.ID, active.UUID)
+	hosttest.Must(t, err)
+	b.Admin(t, "lvchange", "-y", "-an", "vg-test/"+idle.ID.LV)
+	seqno := node.Group("vg-test").Seqno
+	node.Change("vg-test", func(g *lvm.Group) { g.Unreadable = "a new syntax" })
+	if now, err := d.Activate(t.Context(), active.ID, active.UUID); err != nil || now != device {
+		t.Errorf("an active volume: %q, %v", now, err)
+	}
+	_, err = d.Activate(t.Context(), idle.ID, active.UUID[1:]+"x")
+	hosttest.WantKind(t, "activate another volume of that name", err, lvm.KindBusy)
+	if _, err := d.Activate(t.Context(), idle.ID, idle.UUID); err != nil {
+		t.Error(err)
+	}
+	for what, c := range map[string]struct {
+		kind    lvm.Kind
+		request func() error
+	}{
+		"create": {lvm.KindInsufficientCapacity, func() error { _, err := d.Create(t.Context(), b.Spec("new", 8*lvm.MiB)); return err }},
+		"delete": {lvm.KindBusy, func() error { return d.Delete(t.Context(), active.ID) }},
+		"extend": {lvm.KindBusy, func() error { _, err := d.Extend(t.Context(), active.ID, 16*lvm.MiB, 0); return err }},
+	} {
+		err := c.request()
+		if hosttest.WantKind(t, what, err, c.kind); err == nil || !strings.Contains(err.Error(), "a new syntax") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if now := node.Group("vg-test").Seqno; now != seqno {
+		t.Errorf("%d commits", now-seqno)
+	}
+	found, err := d.Health(t.Context())
+	if hosttest.Must(t, err); len(found) != 1 || found[0].Type != lvm.ConditionVolumeGroupUnusable || !strings.Contains(found[0].Text, "a new syntax") {
+		t.Errorf("conditions: %+v", found)
+	}
+}
+
 // TestDuplicatePVs: while two disks have one PV UUID, the driver activates, wipes and changes nothing, and active volumes stay
 // usable. The error names both devices.
-func TestDuplicatePVs(t *testing.T) { inEachMode(t, "with a copy", testDuplicatePVs) }
-
-func testDuplicatePVs(t *testing.T, read func(*lvmtest.Node) (direct bool)) {
+func TestDuplicatePVs(t *testing.T) {
 	node, b, d := hosttest.StartedWith(t, lvm.Config{})
 	active, idle, gone := d.MustCreate(t, b.Spec("active", 8*lvm.MiB)), d.MustCreate(t, b.Spec("idle", 8*lvm.MiB)), d.MustCreate(t, b.Spec("gone", 8*lvm.MiB))
 	device := d.MustActivate(t, active)
@@ -131,7 +160,6 @@ func testDuplicatePVs(t *testing.T, read func(*lvmtest.Node) (direct bool)) {
 	release := node.HoldWipes()
 	hosttest.Must(t, d.Delete(t.Context(), gone.ID))
 	node.Change("vg-test", func(g *lvm.Group) { g.PVs[5].DuplicateDevices = []string{"/dev/fakeg", "/dev/fakex"} })
-	read(node)
 	release()
 	before := len(node.Commands())
 	for what, request := range map[string]func() error{

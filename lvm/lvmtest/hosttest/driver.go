@@ -70,7 +70,7 @@ func (d *Driver) Stop(t testing.TB) {
 	if d == nil {
 		return
 	}
-	if Report(d.Host).ReaderOff != "" {
+	if Report(d.Host).MetadataDifference != "" {
 		t.Error("the direct read differed from LVM's report; see the log")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

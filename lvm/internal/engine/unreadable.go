@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"context"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
+)
+
+// The pods of a group's volumes start although the driver cannot read the group's metadata: LVM activates a volume by its UUID.
+
+// ActivateUnread returns the device of a volume of such a group. LVM activates the volume if necessary.
+func (e *Engine) ActivateUnread(ctx context.Context, g lvm.Group, id lvm.ID, uuid string) (string, error) {
+	path, active, err := e.FindDevice(id, uuid)
+	if err != nil || active {
+		return path, err
+	}
+	t, err := lvmcmd.TargetOf(g.Name, id.LV)
+	if err != nil {
+		return "", err
+	}
+	unlock, err := e.Locks.Acquire(ctx, id.VG, "activating volume "+id.LV)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	failure := e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateIfArgs(t, g, uuid)}})
+	path, active, err = e.FindDevice(id, uuid)
+	if err == nil && !active {
+		err = lvm.Errorf(lvm.KindBusy, "cannot activate volume %s by its UUID: %w", id, OrNoEffect(failure))
+	}
+	return path, err
+}
+
+// LookupUnread returns what device-mapper knows of an active volume of such a group. It counts as one that was formatted: only the format
+// mark on the volume itself proves that it was not.
+func (e *Engine) LookupUnread(g lvm.Group, id lvm.ID) (lvm.Volume, error) {
+	devices, err := e.Devices()
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	group := lvm.DeviceUUID(id.VG, "")
+	for _, d := range devices {
+		raw, is := strings.CutPrefix(d.UUID, group)
+		if !is || len(raw) != 32 {
+			continue
+		}
+		var stat unix.Stat_t
+		if err := unix.Stat(d.Path, &stat); err != nil {
+			continue // it was removed
+		}
+		if _, name, err := e.Machine.Kernel.Mapping(stat.Rdev); err == nil && name == dm.MapperName(g.Name, id.LV) {
+			return lvm.Volume{ID: id, UUID: ondisk.Dashed(raw), Group: g.Name, State: lvm.StateReady, FormatMark: lvm.FormatMarkSize}, nil
+		}
+	}
+	return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %s is not active, and the driver cannot read volume group %s: %s", id, g.Name, g.Unreadable)
+}
