@@ -3,6 +3,7 @@ package accepted
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Candidate is a device with an LVM label that the record does not name.
@@ -88,13 +89,7 @@ func with(records []Entry, e Entry) []Entry {
 // list names at most three of the texts.
 func list(texts []string) string {
 	const most = 3
-	text := ""
-	for i, t := range texts[:min(len(texts), most)] {
-		if i > 0 {
-			text += ", "
-		}
-		text += t
-	}
+	text := strings.Join(texts[:min(len(texts), most)], ", ")
 	if len(texts) > most {
 		text += fmt.Sprintf(" and %d more", len(texts)-most)
 	}

@@ -59,7 +59,7 @@ func parseZeroed(text []byte, g lvm.Group) (alloc.RunsByPV, error) {
 	if err := json.Unmarshal(text, &file); err != nil {
 		return nil, err
 	}
-	if file.Version != fileVersion || file.UUID != g.UUID || file.Seqno != g.Seqno || file.Checksum != g.Checksum || g.Checksum == 0 {
+	if file.Version != fileVersion || file.UUID != g.UUID || file.Seqno != g.Seqno || file.Checksum != g.Checksum {
 		return nil, nil
 	}
 	for pv, runs := range file.Zeroed {

@@ -17,7 +17,7 @@ import (
 // knowledge is what a Host knows of one group at one commit.
 type knowledge struct {
 	seqno    int64
-	checksum uint32 // of the metadata's text; 0 from LVM's report
+	checksum uint32 // of the metadata's text
 	runs     alloc.RunsByPV
 }
 
@@ -49,5 +49,5 @@ func vouchedFor(g lvm.Group) bool {
 
 // same reports whether g is the group at the very commit of z.
 func (z knowledge) same(g lvm.Group) bool {
-	return z.seqno == g.Seqno && (z.checksum == g.Checksum || z.checksum == 0 || g.Checksum == 0)
+	return z.seqno == g.Seqno && z.checksum == g.Checksum
 }
