@@ -54,7 +54,7 @@ func (k kernel) DisksBelow(path string) (below, removed []string, err error) {
 			if part := g.find(d.volume); under[d.volume] && part != nil {
 				removed = slices.AppendSeq(removed, maps.Values(d.removed))
 				for _, pv := range g.PVs {
-					if slices.Contains(pvsOf(part), pv.UUID) && d.removed[pv.UUID] == "" {
+					if slices.Contains(pvsOf(part), pv.UUID) && d.removed[pv.UUID] == "" && pv.Device != "" {
 						below = append(below, pv.Device)
 					}
 				}

@@ -13,6 +13,11 @@ func (e *Engine) FindDevice(id lvm.ID, uuid string) (device string, active bool,
 	if err != nil {
 		return "", false, lvm.Errorf(lvm.KindOf(err), "cannot determine whether volume %s is active: %w", id, err)
 	}
+	if active {
+		if err := e.checkPVs(id.VG, device); err != nil {
+			return "", false, err
+		}
+	}
 	return device, active, nil
 }
 

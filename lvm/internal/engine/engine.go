@@ -25,6 +25,7 @@ type Engine struct {
 	Arrivals arrivals // new groups, for recovery
 	Commands *lvmcmd.CommandFiles
 	Disks    *ondisk.CheckedReader
+	pvs      pvDevices
 	targets  targets
 	cache    stateCache
 	cacheTTL time.Duration

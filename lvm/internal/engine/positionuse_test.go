@@ -81,12 +81,9 @@ func TestCommandsNameTheirDevices(t *testing.T) {
 
 // TestReadFailsWithoutDeviceList: without a list of devices a read fails; it does not return an empty state.
 func TestReadFailsWithoutDeviceList(t *testing.T) {
-	report := &fixture.Scripted{States: []lvm.State{{Groups: []lvm.Group{{UUID: "2", Name: "evil"}}}}}
-	for _, off := range []string{"", "they differ"} {
-		r := &ondisk.CheckedReader{Direct: &fixture.Scripted{States: []lvm.State{{}}, Errs: errors.New("no sysfs")}, Report: report.OnDevices, Off: off}
-		if s, err := r.Read(t.Context()); err == nil || len(s.Groups) > 0 || report.Reads > 0 {
-			t.Errorf("%+v, %v", s, err)
-		}
+	r := &ondisk.CheckedReader{Direct: &fixture.Scripted{States: []lvm.State{{}}, Errs: errors.New("no sysfs")}}
+	if s, err := r.Read(t.Context()); err == nil || len(s.Groups) > 0 {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 
@@ -107,5 +104,91 @@ func TestDevicesOnVolumes(t *testing.T) {
 	slices.Sort(list)
 	if err != nil || len(list) != 2 || !strings.Contains(list[0], "logical volume (dm-8)") || !strings.Contains(list[1], "RAID (md127)") {
 		t.Errorf("%q, %v", list, err)
+	}
+}
+
+// TestForgedVolumeOnDisk: a device with a volume's UUID is that volume only if it is on physical volumes of its group, and not, for example,
+// on a disk of another storage driver, whose user wrote the group's UUIDs to it.
+func TestForgedVolumeOnDisk(t *testing.T) {
+	legs := func(s *fixture.SysStack) {
+		s.Mapper("dm-7", "LVM-aaleg", "sda1")
+		s.Mapper("dm-8", "LVM-aaleg2", "sdb")
+	}
+	for what, c := range map[string]struct {
+		below  []string
+		make   func(s *fixture.SysStack)
+		state  lvm.State // with the physical volumes of the group, as paths below the node's /dev
+		pvs    []string
+		reread bool
+		want   bool
+	}{
+		"its disk":                 {below: []string{"sda1"}, pvs: []string{"sda1"}, want: true},
+		"another disk":             {below: []string{"sdb"}, pvs: []string{"sda1"}},
+		"its disk and another":     {below: []string{"sda1", "sdb"}, pvs: []string{"sda1"}},
+		"legs on its disks":        {below: []string{"dm-7", "dm-8"}, make: legs, pvs: []string{"sda1", "sdb"}, want: true},
+		"a leg on another disk":    {below: []string{"dm-7", "dm-8"}, make: legs, pvs: []string{"sda1"}},
+		"multipath":                {below: []string{"dm-7"}, make: func(s *fixture.SysStack) { s.Mapper("dm-7", "mpath-x", "sda", "sdb") }, pvs: []string{"dm-7"}, want: true},
+		"a path of its multipath":  {below: []string{"sdb"}, make: func(s *fixture.SysStack) { s.Mapper("dm-7", "mpath-x", "sda", "sdb") }, pvs: []string{"dm-7"}},
+		"md":                       {below: []string{"md0"}, make: func(s *fixture.SysStack) { s.Virtual("md0", 9, "sda", "sdb") }, pvs: []string{"md0"}, want: true},
+		"its group is not here":    {below: []string{"sdb"}},
+		"a disk that vgextend add": {below: []string{"sda1", "sdb"}, pvs: []string{"sda1", "sdb"}, reread: true, want: true},
+		"an unreadable disk":       {below: []string{"sda1", "sdb"}, pvs: []string{"sda1"}, state: lvm.State{Unlabeled: []string{"sdb"}}, want: true},
+	} {
+		s := fixture.NewSysStack(t)
+		s.Make("devices/pci0000:00/host1/block/sdb", 8)
+		s.Attribute(t, "sdb", "device/model", "DISK\n")
+		if c.make != nil {
+			c.make(s)
+		}
+		s.Mapper("dm-9", "LVM-aavictim", c.below...)
+		g := lvm.Group{UUID: "a-a", Name: "vg"}
+		for _, name := range c.pvs {
+			g.PVs = append(g.PVs, lvm.PV{UUID: name, Device: filepath.Join(s.Dev, name)})
+		}
+		for i, name := range c.state.Unlabeled {
+			c.state.Unlabeled[i] = filepath.Join(s.Dev, name)
+		}
+		if len(g.PVs) > 0 {
+			c.state.Groups = []lvm.Group{g}
+		}
+		disks := &fixture.Scripted{States: []lvm.State{c.state}}
+		e := New(lvm.Config{}, lvm.Machine{Reader: disks, Kernel: ondisk.Kernel{Kernel: dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}}}, oplock.NewTasks())
+		if !c.reread {
+			e.pvs.note(c.state)
+		}
+		path, active, err := e.FindDevice(lvm.ID{VG: "a-a", LV: "x"}, "victim")
+		if active != c.want || (path != "") != c.want || (err == nil) != c.want || !c.want && lvm.KindOf(err) != lvm.KindConflict {
+			t.Errorf("on %s: %q, %v, %v", what, path, active, err)
+		}
+		if (disks.Reads > 0) != (c.reread || !c.want) {
+			t.Errorf("on %s: the disks were read %d times", what, disks.Reads)
+		}
+	}
+}
+
+// activeKernel is a kernel with one active volume.
+type activeKernel struct {
+	fixture.Kernel
+	uuid, name string
+}
+
+func (k activeKernel) Devices() ([]lvm.Device, error) {
+	return []lvm.Device{{UUID: "LVM-other", Path: "/dev/null"}, {UUID: k.uuid + "-tpool", Path: "/dev/null"}, {UUID: k.uuid, Path: "/dev/null"}}, nil
+}
+
+func (k activeKernel) Mapping(uint64) (uuid, name string, err error) { return k.uuid, k.name, nil }
+
+// TestLookupUnread: of a group that the driver cannot read, device-mapper shows which volume has a name. Nothing proves that it was never
+// formatted.
+func TestLookupUnread(t *testing.T) {
+	g := lvm.Group{UUID: "AAAAAA-bbbb-CCCC-dddd-EEEE-ffff-GGGGGG", Name: "vg-a", Unreadable: "a new syntax"}
+	const uuid = "aaaaaa-bbbb-cccc-dddd-eeee-ffff-gggggg"
+	e := New(lvm.Config{}, lvm.Machine{Kernel: activeKernel{uuid: lvm.DeviceUUID(g.UUID, uuid), name: "vg--a-pvc--1"}}, oplock.NewTasks())
+	v, err := e.LookupUnread(g, lvm.ID{VG: g.UUID, LV: "pvc-1"})
+	if err != nil || v.UUID != uuid || v.State != lvm.StateReady || v.FormatMark == 0 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if _, err := e.LookupUnread(g, lvm.ID{VG: g.UUID, LV: "pvc-2"}); lvm.KindOf(err) != lvm.KindBusy {
+		t.Errorf("another name: %v", err)
 	}
 }

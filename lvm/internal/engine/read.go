@@ -35,8 +35,7 @@ func (e *Engine) WithKnowledge(s lvm.State) lvm.State {
 	return s
 }
 
-// ReadDisks reads the disks directly, or, if that fails, through LVM's report, which takes one process. It notes new
-// groups in Arrivals, and starts nothing for them.
+// ReadDisks reads the disks. It notes new groups in Arrivals, and starts nothing for them.
 func (e *Engine) ReadDisks(ctx context.Context) (lvm.State, error) {
 	ticket := e.Zeroed.Reading()
 	s, err := e.Disks.Read(ctx)
@@ -45,10 +44,11 @@ func (e *Engine) ReadDisks(ctx context.Context) (lvm.State, error) {
 	}
 	e.Zeroed.Read(ticket, s)
 	e.Arrivals.note(s)
+	e.pvs.note(s)
 	return e.withNodeProblems(s), nil
 }
 
-// report runs LVM's report on these devices.
+// report runs LVM's report on these devices, to compare it with a reading.
 func (e *Engine) report(ctx context.Context, devices []string) (lvm.State, error) {
 	if len(devices) == 0 {
 		return lvm.State{}, nil
