@@ -30,9 +30,7 @@ func TestAPIProxy(t *testing.T) {
 	var config corev1.ConfigMap
 	only(t, docs, "ConfigMap", &config)
 	var file kubeconfig
-	if err := yaml.Unmarshal([]byte(config.Data["kubeconfig"]), &file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(config.Data["kubeconfig"]), &file))
 	pod := daemonSet(t, docs).Spec.Template.Spec
 	address := argument(pod, "nodelvm", "--api-proxy-address=")
 	if len(file.Clusters) != 1 || file.Clusters[0].Cluster.Server != "https://"+address || !file.Clusters[0].Cluster.InsecureSkipTLSVerify {
@@ -50,9 +48,7 @@ func TestAPIProxy(t *testing.T) {
 	}
 
 	text, err := render(filepath.Join(deployDir, chartDir), map[string]any{"provisioner": map[string]any{"apiProxy": false}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, word := range []string{"9811", "kubeconfig", "api-proxy"} {
 		if strings.Contains(text, word) {
 			t.Errorf("without the proxy the chart still has %q", word)

@@ -24,9 +24,7 @@ import (
 func compile(t *testing.T, policy *admissionregistration.ValidatingAdmissionPolicy) validating.Validator {
 	t.Helper()
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	declared := cel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: policy.Spec.ParamKind != nil}
 	// Mode NewExpressions is stricter than what a server uses for stored policies: it is what
 	// decides whether kubectl apply is accepted.
@@ -65,9 +63,7 @@ func compile(t *testing.T, policy *admissionregistration.ValidatingAdmissionPoli
 func denials(t *testing.T, validator validating.Validator, attributes admission.Attributes, params runtime.Object) string {
 	t.Helper()
 	versioned, err := admission.NewVersionedAttributes(attributes, attributes.GetKind(), admission.NewObjectInterfacesFromScheme(scheme.Scheme))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	result := validator.Validate(context.Background(), attributes.GetResource(), versioned, params, nil, celconfig.RuntimeCELCostBudget, nil)
 	var messages []string
 	for _, d := range result.Decisions {
@@ -98,9 +94,7 @@ func attributesOf(t *testing.T, r request) admission.Attributes {
 		operation, object = admission.Delete, r.before
 	}
 	kinds, _, err := scheme.Scheme.ObjectKinds(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resource := kinds[0].GroupVersion().WithResource(map[string]string{
 		"PersistentVolume": "persistentvolumes", "PersistentVolumeClaim": "persistentvolumeclaims",
 		"CSIStorageCapacity": "csistoragecapacities", "Event": "events", "Node": "nodes",

@@ -27,9 +27,7 @@ func TestExamplesParse(t *testing.T) {
 	wanted := map[string]string{} // by the name of a class: a file that wants it
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, doc := range split(t, string(text)) {
 			if doc.kind.Kind == "StorageClass" {
 				class := checkClass(t, doc)
@@ -62,9 +60,7 @@ func wantedBy(t *testing.T, doc document) (names []string) {
 	if into == nil {
 		return nil
 	}
-	if err := yaml.Unmarshal([]byte(doc.text), into); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(doc.text), into))
 	for _, c := range append(set.Spec.VolumeClaimTemplates, claim) {
 		if c.Spec.StorageClassName != nil {
 			names = append(names, *c.Spec.StorageClassName)
@@ -104,17 +100,13 @@ func yamlBlocks(t *testing.T) iter.Seq2[string, string] {
 	pages := []string{filepath.Join(deployDir, "..", "README.md")}
 	for _, pattern := range []string{"*.md", "*/*.md", "*/*/*.md"} {
 		more, err := filepath.Glob(filepath.Join(deployDir, "..", "docs", pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		pages = append(pages, more...)
 	}
 	return func(yield func(page, block string) bool) {
 		for _, page := range pages {
 			text, err := os.ReadFile(page)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, found := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
 				if !yield(page, found[1]) {
 					return
@@ -140,9 +132,7 @@ func TestGitOpsValues(t *testing.T) {
 					}
 				}
 			}
-			if err := yaml.Unmarshal([]byte(doc.text), &object); err != nil {
-				t.Fatal(err)
-			}
+			must(t, yaml.Unmarshal([]byte(doc.text), &object))
 			values := object.Spec.Values
 			if values == nil {
 				values = object.Spec.Source.Helm.ValuesObject

@@ -9,16 +9,11 @@ import (
 
 	snapshots "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	storage "k8s.io/api/storage/v1"
-	"sigs.k8s.io/yaml"
 )
 
 func renderAll(t *testing.T) []document {
 	t.Helper()
-	text, err := render(filepath.Join(deployDir, chartDir), everything(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return split(t, text)
+	return renderWith(t, everything(t))
 }
 
 // TestImageNames: the registry of all images replaces that of each name, and a digest the tag.
@@ -90,9 +85,7 @@ func TestClassesOfTheValues(t *testing.T) {
 		case "StorageClass keep":
 			found++
 			var c storage.StorageClass
-			if err := yaml.UnmarshalStrict([]byte(doc.text), &c); err != nil {
-				t.Fatal(err)
-			}
+			doc.decode(t, &c)
 			if c.Labels["team"] != "storage" || c.Annotations["owner"] != "storage" || c.Annotations["nodelvm.io/on-node-loss"] != "release" ||
 				len(c.AllowedTopologies) != 1 || c.AllowedTopologies[0].MatchLabelExpressions[0].Key != "topology.kubernetes.io/zone" {
 				t.Errorf("storage class %+v", c)
@@ -100,9 +93,7 @@ func TestClassesOfTheValues(t *testing.T) {
 		case "VolumeSnapshotClass local", "VolumeSnapshotClass keep":
 			found++
 			var c snapshots.VolumeSnapshotClass
-			if err := yaml.UnmarshalStrict([]byte(doc.text), &c); err != nil {
-				t.Fatal(err)
-			}
+			doc.decode(t, &c)
 			local := doc.name == "local"
 			want := map[bool]string{true: "Delete", false: "Retain"}[local]
 			if c.Driver != "nodelvm.io" || string(c.DeletionPolicy) != want || (c.Labels["e"] == "f") != local ||
@@ -116,31 +107,12 @@ func TestClassesOfTheValues(t *testing.T) {
 	}
 }
 
-func TestSchemaRefusesBadExtras(t *testing.T) {
-	for name, values := range map[string]map[string]any{
-		"an argument without dashes": {"extraArgs": []any{"log-level=debug"}},
-		"a short digest":             {"image": map[string]any{"digest": "sha256:1"}},
-		"a registry with a scheme":   {"imageRegistry": "https://registry.example/"},
-		"a volume without a name":    {"extraVolumes": []any{map[string]any{"emptyDir": map[string]any{}}}},
-		"a deletion policy":          {"volumeSnapshotClasses": []any{map[string]any{"name": "a", "deletionPolicy": "Keep"}}},
-		"a topology term":            {"storageClasses": []any{map[string]any{"name": "a", "parameters": map[string]any{"volumeGroup": "v"}, "allowedTopologies": []any{map[string]any{"zone": "a"}}}}},
-	} {
-		if _, err := render(filepath.Join(deployDir, chartDir), values); err == nil || !strings.Contains(err.Error(), "schema") {
-			t.Errorf("%s: error %v, want the schema's", name, err)
-		}
-	}
-}
-
 // TestReadmeListsTheValues: the chart's page is what values.yaml says.
 func TestReadmeListsTheValues(t *testing.T) {
 	want, err := renderReadme(deployDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := os.ReadFile(filepath.Join(deployDir, readme))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if string(got) != want {
 		t.Errorf("%s is not what values.yaml says: run \"make manifest\"", readme)
 	}

@@ -20,13 +20,9 @@ const deployDir = ".."
 func TestManifestsAreTheRenderedChart(t *testing.T) {
 	for _, name := range []string{manifest, janitor} {
 		want, err := renderManifest(deployDir, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := os.ReadFile(filepath.Join(deployDir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if string(got) == want {
 			continue
 		}
@@ -69,11 +65,7 @@ func TestManifestsHaveExactlyTheseObjects(t *testing.T) {
 		"ClusterRole nodelvm-janitor", "ClusterRoleBinding nodelvm-janitor", "Deployment nodelvm-janitor",
 		"Role nodelvm-janitor", "RoleBinding nodelvm-janitor", "ServiceAccount nodelvm-janitor",
 	}
-	text, err := os.ReadFile(filepath.Join(deployDir, janitor))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, doc := range split(t, string(text)) {
+	for _, doc := range splitJanitor(t) {
 		got = append(got, doc.kind.Kind+" "+doc.name)
 	}
 	expectObjects(t, got, want)
@@ -90,9 +82,7 @@ func expectObjects(t *testing.T, got, want []string) {
 func checkClass(t *testing.T, doc document) *storage.StorageClass {
 	t.Helper()
 	var class storage.StorageClass
-	if err := yaml.Unmarshal([]byte(doc.text), &class); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(doc.text), &class))
 	if class.Provisioner != "nodelvm.io" || class.VolumeBindingMode == nil ||
 		*class.VolumeBindingMode != storage.VolumeBindingWaitForFirstConsumer || class.Parameters["volumeGroup"] == "" {
 		t.Errorf("class %s would not work: %+v", class.Name, class)
@@ -104,9 +94,7 @@ func checkClass(t *testing.T, doc document) *storage.StorageClass {
 func TestImagesAreThoseThatAreTested(t *testing.T) {
 	versions := map[string]string{}
 	text, err := os.ReadFile(filepath.Join(deployDir, "..", "versions.env"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(text)) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
 			versions[key] = value
@@ -128,9 +116,7 @@ func TestImagesAreThoseThatAreTested(t *testing.T) {
 		t.Errorf("containers are missing: %v", want)
 	}
 	module, err := os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if line := "helm.sh/helm/v3 " + versions["HELM_VERSION"] + "\n"; !strings.Contains(string(module), line) {
 		t.Errorf("go.mod does not have %q of versions.env", line)
 	}
@@ -145,11 +131,7 @@ func daemonSet(t *testing.T, docs []document) *apps.DaemonSet {
 
 // TestPodKeepsItsPromises holds the pod, with every part of the chart in use and without, to what docs/explanation/security.md says of it.
 func TestPodKeepsItsPromises(t *testing.T) {
-	text, err := render(filepath.Join(deployDir, chartDir), everything(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, docs := range map[string][]document{"manifest": shipped(t), "all": split(t, text)} {
+	for name, docs := range map[string][]document{"manifest": shipped(t), "all": renderWith(t, everything(t))} {
 		t.Run(name, func(t *testing.T) { checkPod(t, daemonSet(t, docs).Spec.Template.Spec) })
 	}
 }

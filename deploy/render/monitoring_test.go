@@ -16,11 +16,7 @@ import (
 
 // TestMonitoring holds the Prometheus Operator's objects to the pod and to the file of alerts.
 func TestMonitoring(t *testing.T) {
-	text, err := render(filepath.Join(deployDir, chartDir), everything(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	docs := split(t, text)
+	docs := renderWith(t, everything(t))
 	pod := daemonSet(t, docs).Spec.Template
 	served := map[string]string{"/metrics": ""} // the container that the label names, by path; "": that of the port
 	for _, arg := range pod.Spec.Containers[0].Args {
@@ -44,13 +40,9 @@ func TestMonitoring(t *testing.T) {
 	}
 	only(t, docs, "PrometheusRule", &rule)
 	file, err := os.ReadFile(filepath.Join(deployDir, chartDir, "files", "alerts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var want map[string]any
-	if err := yaml.Unmarshal(file, &want); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(file, &want))
 	if !reflect.DeepEqual(rule.Spec, want) {
 		t.Errorf("the rule holds\n%v\nthe file\n%v", rule.Spec, want)
 	}
@@ -86,9 +78,7 @@ func expectMonitors(t *testing.T, docs []document, kind string, served map[strin
 		}
 		found++
 		var m monitor
-		if err := yaml.UnmarshalStrict([]byte(doc.text), &m); err != nil {
-			t.Fatal(err)
-		}
+		doc.decode(t, &m)
 		if m.Metadata.Labels["release"] != "prometheus" {
 			t.Errorf("%s has the labels %v", doc.name, m.Metadata.Labels)
 		}
@@ -131,11 +121,7 @@ func TestServiceMonitor(t *testing.T) {
 	values := everything(t)
 	values["metrics"] = map[string]any{"serviceMonitor": map[string]any{"enabled": true, "interval": "1m", "labels": map[string]any{"release": "prometheus"}},
 		"readers": []any{map[string]any{"name": "prometheus", "namespace": "monitoring"}}}
-	text, err := render(filepath.Join(deployDir, chartDir), values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	docs := split(t, text)
+	docs := renderWith(t, values)
 	pod := daemonSet(t, docs).Spec.Template
 	served := map[string]string{"/metrics": "", "/metrics/csi-provisioner": "csi-provisioner", "/metrics/csi-snapshotter": "csi-snapshotter"}
 	expectMonitors(t, docs, "ServiceMonitor", served, pod.Labels)
@@ -150,9 +136,7 @@ func TestServiceMonitor(t *testing.T) {
 		}
 		services++
 		var service core.Service
-		if err := yaml.UnmarshalStrict([]byte(doc.text), &service); err != nil {
-			t.Fatal(err)
-		}
+		doc.decode(t, &service)
 		if service.Spec.ClusterIP != core.ClusterIPNone || !service.Spec.PublishNotReadyAddresses || len(service.Spec.Ports) != 1 || service.Spec.Ports[0].Name != "http" {
 			t.Errorf("service %+v", service.Spec)
 		}
@@ -174,24 +158,16 @@ func TestServiceMonitor(t *testing.T) {
 // TestDashboard: the ConfigMap has the label by which Grafana's sidecar finds it, and the file.
 func TestDashboard(t *testing.T) {
 	file, err := os.ReadFile(filepath.Join(deployDir, chartDir, "files", "dashboard.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for enabled, values := range map[bool]map[string]any{true: everything(t), false: {}} {
-		text, err := render(filepath.Join(deployDir, chartDir), values)
-		if err != nil {
-			t.Fatal(err)
-		}
 		found := false
-		for _, doc := range split(t, text) {
+		for _, doc := range renderWith(t, values) {
 			if doc.name != "nodelvm-dashboard" {
 				continue
 			}
 			found = true
 			var config core.ConfigMap
-			if err := yaml.UnmarshalStrict([]byte(doc.text), &config); err != nil {
-				t.Fatal(err)
-			}
+			doc.decode(t, &config)
 			if config.Labels["grafana_dashboard"] != "1" || config.Annotations["grafana_folder"] != "Storage" || strings.TrimSpace(config.Data["nodelvm.json"]) != strings.TrimSpace(string(file)) {
 				t.Errorf("labels %v, annotations %v, and %d bytes of %d", config.Labels, config.Annotations, len(config.Data["nodelvm.json"]), len(file))
 			}
@@ -226,9 +202,7 @@ func expectReaders(t *testing.T, docs []document) {
 		if into == nil {
 			continue
 		}
-		if err := yaml.UnmarshalStrict([]byte(doc.text), into); err != nil {
-			t.Fatal(err)
-		}
+		doc.decode(t, into)
 	}
 	want := []rbac.Subject{
 		{Kind: "ServiceAccount", Name: "nodelvm-metrics", Namespace: namespace}, {Kind: "ServiceAccount", Name: "prometheus", Namespace: "monitoring"},

@@ -18,9 +18,7 @@ func TestNodeGroupsNeedTheJanitor(t *testing.T) {
 		t.Errorf("without the janitor: %v", err)
 	}
 	with, err := render(chart, map[string]any{"autoscaler": groups, "janitor": map[string]any{"enabled": true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := capacityVerbs(rulesOf(t, split(t, with), "nodelvm-janitor")); !slices.Equal(got, []string{"create", "delete", "list", "update", "watch"}) || !strings.Contains(with, "--node-groups-file=/etc/nodelvm/node-groups.yaml") {
 		t.Errorf("with node groups the janitor has the verbs %q on capacity, or no file", got)
 	}

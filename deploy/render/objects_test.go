@@ -33,13 +33,34 @@ type document struct {
 	text string
 }
 
+// decode parses the object strictly.
+func (d document) decode(t *testing.T, into any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(d.text), into); err != nil {
+		t.Fatalf("%s %s: %v", d.kind.Kind, d.name, err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// renderWith returns the objects of the chart with these values.
+func renderWith(t *testing.T, values map[string]any) []document {
+	t.Helper()
+	text, err := render(filepath.Join(deployDir, chartDir), values)
+	must(t, err)
+	return split(t, text)
+}
+
 // shipped returns the objects of the plain manifest.
 func shipped(t *testing.T) []document {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deployDir, manifest))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return split(t, string(text))
 }
 
@@ -53,9 +74,7 @@ func split(t *testing.T, text string) []document {
 		if errors.Is(err, io.EOF) {
 			return docs
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var head struct {
 			meta.TypeMeta   `json:",inline"`
 			meta.ObjectMeta `json:"metadata"`
@@ -91,9 +110,7 @@ func only(t *testing.T, docs []document, kind string, out any) {
 			continue
 		}
 		found++
-		if err := yaml.UnmarshalStrict([]byte(doc.text), out); err != nil {
-			t.Fatalf("%s: %v", kind, err)
-		}
+		doc.decode(t, out)
 	}
 	if found != 1 {
 		t.Fatalf("%d objects of kind %s, want 1", found, kind)

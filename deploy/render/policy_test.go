@@ -9,7 +9,6 @@ import (
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -121,9 +120,7 @@ func policyIn(t *testing.T, docs []document, name string) *admissionregistration
 		if doc.name != name || into == nil {
 			continue
 		}
-		if err := yaml.UnmarshalStrict([]byte(doc.text), into); err != nil {
-			t.Fatal(err)
-		}
+		doc.decode(t, into)
 	}
 	if policy.Spec.FailurePolicy == nil || *policy.Spec.FailurePolicy != admissionregistration.Fail {
 		t.Errorf("failure policy %v, want Fail", policy.Spec.FailurePolicy)

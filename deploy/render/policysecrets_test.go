@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"testing"
 
 	core "k8s.io/api/core/v1"
@@ -44,15 +43,12 @@ func TestKeysOfEncryptedVolumes(t *testing.T) {
 	for key, value := range encryptedParameters("${pvc.name}-key", "${pvc.namespace}") {
 		parameters[key] = value
 	}
-	text, err := render(filepath.Join(deployDir, chartDir), map[string]any{
+	docs := renderWith(t, map[string]any{
 		"nodeRestriction": map[string]any{"enabled": true, "encryptedClasses": []any{"by-hand"}},
 		"storageClasses": []any{map[string]any{"name": "secret", "parameters": parameters},
 			map[string]any{"name": "local", "parameters": map[string]any{"volumeGroup": "vg"}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	validator := compile(t, policyIn(t, split(t, text), "nodelvm-node-restriction"))
+	validator := compile(t, policyIn(t, docs, "nodelvm-node-restriction"))
 	other := &core.SecretReference{Name: "root", Namespace: "kube-system"}
 	const refused = "no volume that refers to a Secret"
 	for _, r := range []request{

@@ -13,22 +13,16 @@ import (
 // TestPresets: the chart accepts each preset, the preset changes what the chart gives, and docs/howto/distributions.md names it.
 func TestPresets(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(deployDir, "..", "docs", "howto", "distributions.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	plain, err := render(filepath.Join(deployDir, chartDir), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files, err := filepath.Glob(filepath.Join(deployDir, chartDir, "presets", "*.yaml"))
 	if err != nil || len(files) < 5 {
 		t.Fatalf("found %v, %v", files, err)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var values map[string]any
 		if err := yaml.UnmarshalStrict(text, &values); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -46,11 +40,7 @@ func TestPresets(t *testing.T) {
 // configuration, and a selinuxfs that it could write to. Without the value, the pod has neither.
 func TestSELinuxMount(t *testing.T) {
 	for _, enabled := range []bool{false, true} {
-		text, err := render(filepath.Join(deployDir, chartDir), map[string]any{"seLinuxMount": enabled})
-		if err != nil {
-			t.Fatal(err)
-		}
-		docs := split(t, text)
+		docs := renderWith(t, map[string]any{"seLinuxMount": enabled})
 		var driver storage.CSIDriver
 		only(t, docs, "CSIDriver", &driver)
 		if got := driver.Spec.SELinuxMount != nil && *driver.Spec.SELinuxMount; got != enabled {
@@ -73,11 +63,7 @@ func TestSELinuxMount(t *testing.T) {
 
 // TestSELinuxOptions: the sidecars get the options, and stay without privilege.
 func TestSELinuxOptions(t *testing.T) {
-	text, err := render(filepath.Join(deployDir, chartDir), map[string]any{"seLinuxOptions": map[string]any{"type": "spc_t"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range daemonSet(t, split(t, text)).Spec.Template.Spec.Containers {
+	for _, c := range daemonSet(t, renderWith(t, map[string]any{"seLinuxOptions": map[string]any{"type": "spc_t"}})).Spec.Template.Spec.Containers {
 		got := c.SecurityContext.SELinuxOptions
 		sidecar := strings.HasPrefix(c.Name, "csi-")
 		if sidecar != (got != nil) || sidecar && got.Type != "spc_t" {

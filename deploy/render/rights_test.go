@@ -70,9 +70,7 @@ func TestJanitorHasNoPowerOnANode(t *testing.T) {
 func splitJanitor(t *testing.T) []document {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deployDir, janitor))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return split(t, string(text))
 }
 
@@ -90,9 +88,7 @@ func rulesOf(t *testing.T, docs []document, account string) (rules []rbac.Policy
 		if doc.kind.Group != rbac.GroupName {
 			continue
 		}
-		if err := yaml.Unmarshal([]byte(doc.text), &role); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(doc.text), &role))
 		roles[doc.kind.Kind+" "+doc.name] = role.Rules
 		if slices.ContainsFunc(role.Subjects, func(s rbac.Subject) bool { return s.Name == account }) {
 			bound = append(bound, role.RoleRef.Kind+" "+role.RoleRef.Name)

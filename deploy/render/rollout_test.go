@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // TestBrokenUpdateStops: every container says itself whether it works, and the next node waits until it has said so for a while. The
@@ -42,9 +41,7 @@ func TestUninstallKeepsCSIDriver(t *testing.T) {
 			continue
 		}
 		var d storage.CSIDriver
-		if err := yaml.UnmarshalStrict([]byte(doc.text), &d); err != nil {
-			t.Fatal(err)
-		}
+		doc.decode(t, &d)
 		if d.Annotations["helm.sh/resource-policy"] != "keep" || d.Spec.AttachRequired == nil || *d.Spec.AttachRequired {
 			t.Errorf("the CSIDriver is %+v", d)
 		}
@@ -56,11 +53,7 @@ func TestUninstallKeepsCSIDriver(t *testing.T) {
 // TestKernelModulesDir: the modules come from the directory of the value; without one, no container mounts any.
 func TestKernelModulesDir(t *testing.T) {
 	for dir, want := range map[string]string{"/run/booted-system/kernel-modules/lib/modules": "DirectoryOrCreate", "": ""} {
-		text, err := render(filepath.Join(deployDir, chartDir), map[string]any{"kernelModulesDir": dir, "volumeGroups": []any{map[string]any{"name": "vg", "devices": []any{map[string]any{"paths": []any{"/dev/sdb"}}}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		pod := daemonSet(t, split(t, text)).Spec.Template.Spec
+		pod := daemonSet(t, renderWith(t, map[string]any{"kernelModulesDir": dir, "volumeGroups": []any{map[string]any{"name": "vg", "devices": []any{map[string]any{"paths": []any{"/dev/sdb"}}}}}})).Spec.Template.Spec
 		got := ""
 		for _, v := range pod.Volumes {
 			if v.Name == "modules" && v.HostPath != nil && v.HostPath.Path == dir {
@@ -85,13 +78,9 @@ func TestKernelModulesDir(t *testing.T) {
 // stops at a broken node, as with the defaults.
 func TestValuesOfOlderChart(t *testing.T) {
 	text, err := render(filepath.Join(deployDir, chartDir), map[string]any{"kernelModulesDir": nil, "minReadySeconds": nil})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	plain, err := render(filepath.Join(deployDir, chartDir), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if set := daemonSet(t, split(t, text)); set.Spec.MinReadySeconds != 10 || text != plain {
 		t.Errorf("without the new values, the chart renders\n%s", text)
 	}

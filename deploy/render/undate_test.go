@@ -15,21 +15,15 @@ import (
 // TestPackedChartHasNoTime: a chart that is packed later has the same bytes, and Helm still reads it.
 func TestPackedChartHasNoTime(t *testing.T) {
 	dir := t.TempDir()
-	if err := pack(deployDir, dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pack(deployDir, dir))
 	paths, err := filepath.Glob(filepath.Join(dir, "nodelvm-*.tgz"))
 	if err != nil || len(paths) != 1 {
 		t.Fatalf("packed %v, %v", paths, err)
 	}
 	text, err := os.ReadFile(paths[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	zip, err := gzip.NewReader(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	archive, files := tar.NewReader(zip), 0
 	for header, err := archive.Next(); err == nil; header, err = archive.Next() {
 		files++

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,9 +18,7 @@ func userRoles(t *testing.T, docs []document) map[string][]string {
 			continue
 		}
 		var role rbac.ClusterRole // a Role has the same rules
-		if err := yaml.Unmarshal([]byte(doc.text), &role); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(doc.text), &role))
 		var rules []string
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
@@ -36,11 +33,7 @@ func userRoles(t *testing.T, docs []document) map[string][]string {
 
 // TestUserRoles: what each role for users allows, and that the chart binds no user to one.
 func TestUserRoles(t *testing.T) {
-	text, err := render(filepath.Join(deployDir, chartDir), everything(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	docs := split(t, text)
+	docs := renderWith(t, everything(t))
 	read := []string{"csidrivers", "csinodes", "csistoragecapacities", "daemonsets", "deployments", "events", "nodes", "persistentvolumeclaims",
 		"persistentvolumes", "poddisruptionbudgets", "pods", "storageclasses", "volumesnapshotcontents", "volumesnapshots"}
 	reading := func(resources []string) (rules []string) {
@@ -77,11 +70,7 @@ func TestUserRoles(t *testing.T) {
 func TestUserRolesSwitchedOff(t *testing.T) {
 	values := everything(t)
 	values["userRoles"] = map[string]any{"enabled": false}
-	text, err := render(filepath.Join(deployDir, chartDir), values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found := userRoles(t, split(t, text)); len(found) > 0 {
+	if found := userRoles(t, renderWith(t, values)); len(found) > 0 {
 		t.Errorf("roles %v", found)
 	}
 }

@@ -16,18 +16,12 @@ import (
 func everything(t *testing.T) map[string]any {
 	t.Helper()
 	values, err := chartutil.ReadValuesFile(filepath.Join(deployDir, chartDir, "ci", "all-values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return values
 }
 
 func TestValuesArriveWhereTheyBelong(t *testing.T) {
-	text, err := render(filepath.Join(deployDir, chartDir), everything(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	docs := split(t, text)
+	docs := renderWith(t, everything(t))
 	grow := map[string]bool{}
 	for _, doc := range docs {
 		if doc.kind.Kind == "StorageClass" {
@@ -58,11 +52,7 @@ func TestValuesArriveWhereTheyBelong(t *testing.T) {
 
 func TestSwitchedOffPartsAreAbsent(t *testing.T) {
 	off := map[string]any{"enabled": false}
-	text, err := render(filepath.Join(deployDir, chartDir), map[string]any{"nodeRestriction": off, "snapshotter": off})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, doc := range split(t, text) {
+	for _, doc := range renderWith(t, map[string]any{"nodeRestriction": off, "snapshotter": off}) {
 		if strings.HasPrefix(doc.kind.Kind, "ValidatingAdmission") || doc.kind.Kind == "Namespace" || doc.kind.Kind == "StorageClass" {
 			t.Errorf("%s %s is there", doc.kind.Kind, doc.name)
 		}
@@ -106,6 +96,13 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		"reclaim policy":       class("reclaimPolicy", "Recycle"),
 		"unknown loss":         class("onNodeLoss", "delete"),
 		"grace without unit":   {"janitor": map[string]any{"gracePeriod": "10"}},
+
+		"an argument without dashes": {"extraArgs": []any{"log-level=debug"}},
+		"a short digest":             {"image": map[string]any{"digest": "sha256:1"}},
+		"a registry with a scheme":   {"imageRegistry": "https://registry.example/"},
+		"a volume without a name":    {"extraVolumes": []any{map[string]any{"emptyDir": map[string]any{}}}},
+		"a deletion policy":          {"volumeSnapshotClasses": []any{map[string]any{"name": "a", "deletionPolicy": "Keep"}}},
+		"a topology term":            {"storageClasses": []any{map[string]any{"name": "a", "parameters": map[string]any{"volumeGroup": "v"}, "allowedTopologies": []any{map[string]any{"zone": "a"}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := render(filepath.Join(deployDir, chartDir), values)

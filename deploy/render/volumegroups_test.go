@@ -24,11 +24,7 @@ func groupValues() map[string]any {
 // TestVolumeGroups: what is declared reaches the step before the driver and the driver itself, and a change restarts the
 // pods; without declarations nothing of it is there.
 func TestVolumeGroups(t *testing.T) {
-	text, err := render(filepath.Join(deployDir, chartDir), groupValues())
-	if err != nil {
-		t.Fatal(err)
-	}
-	docs := split(t, text)
+	docs := renderWith(t, groupValues())
 	pod := daemonSet(t, docs).Spec.Template
 	if len(pod.Spec.InitContainers) != 1 || !slices.Equal(pod.Spec.InitContainers[0].Args, []string{"prepare", "--volume-groups-file=/etc/nodelvm/volume-groups.yaml", "--best-effort"}) {
 		t.Fatalf("init containers %+v", pod.Spec.InitContainers)
@@ -50,12 +46,8 @@ func TestVolumeGroups(t *testing.T) {
 	}
 	var config corev1.ConfigMap
 	var declared map[string]any
-	if err := yaml.Unmarshal([]byte(docs[i].text), &config); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict([]byte(config.Data["volume-groups.yaml"]), &declared); err != nil {
-		t.Fatal(err)
-	}
+	docs[i].decode(t, &config)
+	must(t, yaml.UnmarshalStrict([]byte(config.Data["volume-groups.yaml"]), &declared))
 	got, _ := yaml.Marshal(declared)
 	want, _ := yaml.Marshal(map[string]any{"volumeGroups": groupValues()["volumeGroups"]})
 	if string(got) != string(want) {
@@ -63,11 +55,8 @@ func TestVolumeGroups(t *testing.T) {
 	}
 	values := groupValues()
 	values["volumeGroups"].([]any)[0].(map[string]any)["maxDevices"] = 5
-	if text, err = render(filepath.Join(deployDir, chartDir), values); err != nil {
-		t.Fatal(err)
-	}
 	const note = "nodelvm.io/volume-groups-checksum"
-	if other := daemonSet(t, split(t, text)).Spec.Template.Annotations[note]; other == "" || other == pod.Annotations[note] {
+	if other := daemonSet(t, renderWith(t, values)).Spec.Template.Annotations[note]; other == "" || other == pod.Annotations[note] {
 		t.Errorf("a change does not restart the pods: %q", other)
 	}
 }
