@@ -82,8 +82,8 @@ func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, claims api.PodClaim
 // podClaims reads the peers from the cluster. lvm.KindBusy: the API server does not answer; retry. A volume without its peers
 // may strand its pod, and without the API server no claim could be bound to it anyway.
 func (s *Server) podClaims(ctx context.Context, spec lvm.Spec) (api.PodClaims, error) {
-	namespace, claim, ok := strings.Cut(spec.Claim, "/")
-	if !ok || s.cluster == nil {
+	namespace, claim, _ := claimKey(spec.Claim, spec.Name)
+	if claim == "" || s.cluster == nil {
 		return api.PodClaims{}, nil
 	}
 	claims, err := s.cluster.PodClaims(ctx, namespace, claim)
@@ -154,8 +154,8 @@ func (s *Server) warnOfCreated(ctx context.Context, spec lvm.Spec, claims api.Po
 }
 
 func (s *Server) warnClaim(ctx context.Context, spec lvm.Spec, reason, message string) {
-	namespace, claim, _ := strings.Cut(spec.Claim, "/")
-	s.cluster.Warn(ctx, namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume), reason, message)
+	namespace, claim, uid := claimKey(spec.Claim, spec.Name)
+	s.cluster.Warn(ctx, namespace, claim, uid, reason, message)
 }
 
 // limited returns the capacity to publish for a class: less than there is if a refused pod would only return, because each of
@@ -177,28 +177,19 @@ func (s *Server) keepReserved() {
 	if s.cluster == nil {
 		return
 	}
-	s.volumes.KeepReserved(func(v lvm.Volume) bool {
-		namespace, claim, _ := strings.Cut(v.Claim, "/")
-		return s.cluster.WaitingHere(namespace, claim, strings.TrimPrefix(v.Name, api.PrefixVolume))
-	})
+	s.volumes.KeepReserved(func(v lvm.Volume) bool { return s.cluster.WaitingHere(claimKey(v.Claim, v.Name)) })
 }
 
 // waiting reports whether the claims of all these volumes still wait for them.
 func (s *Server) waiting(specs []lvm.Spec) bool {
-	for _, spec := range specs {
-		namespace, claim, _ := strings.Cut(spec.Claim, "/")
-		if !s.cluster.Waiting(namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume)) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(specs, func(spec lvm.Spec) bool { return !s.cluster.Waiting(claimKey(spec.Claim, spec.Name)) })
 }
 
 // specsOf returns the specs of the peers that csi-provisioner will request. It skips an invalid one:
 // the peer's own request reports the error. The volume of a claim that others bind is created for another claim: a reservation for it
 // would hold capacity that no request uses.
 func (s *Server) specsOf(spec lvm.Spec, claims api.PodClaims) (peers []lvm.Spec) {
-	namespace, _, _ := strings.Cut(spec.Claim, "/")
+	namespace, _, _ := claimKey(spec.Claim, spec.Name)
 	for _, c := range claims.Claims {
 		if c.Bound || c.ByOthers {
 			continue

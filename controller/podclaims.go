@@ -29,6 +29,13 @@ type Cluster interface {
 	Warn(ctx context.Context, namespace, claim, uid, reason, message string)
 }
 
+// claimKey returns the names and the UID of the claim of a volume, as methods of Cluster take them. The names are empty if the request does
+// not pass them.
+func claimKey(claim, volume string) (namespace, name, uid string) {
+	namespace, name, _ = strings.Cut(claim, "/")
+	return namespace, name, strings.TrimPrefix(volume, api.PrefixVolume)
+}
+
 // needOf returns the start of a sentence about what the pods need.
 func needOf(c api.PodClaims) string {
 	if len(c.Pods) == 1 {
@@ -47,7 +54,7 @@ func unschedulable(c api.PodClaims) string {
 
 // namesOf names the pod's claims, including the requested one.
 func namesOf(spec lvm.Spec, claims api.PodClaims) string {
-	_, claim, _ := strings.Cut(spec.Claim, "/")
+	_, claim, _ := claimKey(spec.Claim, spec.Name)
 	names := []string{claim}
 	for _, c := range claims.Claims {
 		names = append(names, c.Name)

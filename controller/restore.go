@@ -2,9 +2,7 @@ package controller
 
 import (
 	"context"
-	"strings"
 
-	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -16,10 +14,10 @@ func (s *Server) mayRestore(ctx context.Context, spec lvm.Spec) error {
 	if _, err := s.snapshots.LookupSnapshot(ctx, spec.Source); err != nil {
 		return err // usually the snapshot of another node: the provisioner retries the claim there
 	}
-	namespace, claim, ok := strings.Cut(spec.Claim, "/")
-	if !ok {
+	namespace, claim, uid := claimKey(spec.Claim, spec.Name)
+	if claim == "" {
 		return lvm.Errorf(lvm.KindInvalid, "the request for a copy of snapshot %s does not name the claim that it is for: "+
 			"run csi-provisioner with --extra-create-metadata", spec.Source)
 	}
-	return s.here(s.cluster.MayRestore(ctx, namespace, claim, strings.TrimPrefix(spec.Name, api.PrefixVolume), spec.Source))
+	return s.here(s.cluster.MayRestore(ctx, namespace, claim, uid, spec.Source))
 }

@@ -181,7 +181,7 @@ func FuzzUnescapeTag(f *testing.F) {
 	})
 }
 
-// TestAnyClassSetsAllFields: TestTagsRoundTrip would not test a field that AnyClass never sets, and a repeated request might not
+// TestAnyClassSetsAllFields: AnyClass draws the parameters. TestTagsRoundTrip would not test another field, and a repeated request might not
 // match the volume of the first one.
 func TestAnyClassSetsAllFields(t *testing.T) {
 	drawn := map[string]bool{}
@@ -194,7 +194,7 @@ func TestAnyClassSetsAllFields(t *testing.T) {
 	})
 	for name, set := range drawn {
 		if !set {
-			t.Errorf("fixture.AnyClass never sets Class.%s: draw it there, and store it in VolumeTags and classOf", name)
+			t.Errorf("no row of lvm.Parameters has the field Class.%s", name)
 		}
 	}
 }

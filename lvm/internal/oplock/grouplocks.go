@@ -3,6 +3,7 @@ package oplock
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -11,13 +12,19 @@ import (
 // GroupLocks are the locks under which the driver changes volume groups, by the group's UUID, with the watchdog that reports a
 // holder that keeps one for too long.
 type GroupLocks struct {
-	writers  locks
-	watchdog lockWatchdog
+	writers locks
+
+	limit time.Duration // how long a holder may keep its lock
+	log   *slog.Logger
+	name  func(uuid lvm.VGUUID) lvm.VGName // of a group
+
+	mu     sync.Mutex
+	groups map[lvm.VGUUID]*watchedHolder // by group's UUID
 }
 
 // NewGroupLocks returns locks whose holders may keep them for limit; name returns a group's name for the log.
 func NewGroupLocks(limit time.Duration, log *slog.Logger, name func(uuid lvm.VGUUID) lvm.VGName) *GroupLocks {
-	return &GroupLocks{watchdog: lockWatchdog{limit: limit, log: log, name: name}}
+	return &GroupLocks{limit: limit, log: log, name: name}
 }
 
 // Acquire waits for the lock under which the driver changes one group. what describes the operation. KindBusy: ctx has ended, or
@@ -52,23 +59,8 @@ func (l *GroupLocks) TryAcquire(uuid lvm.VGUUID, what string) (unlock func(), ok
 	return l.watched(uuid, what, unlock), true
 }
 
-// UntilBlocked returns a context that also ends when the group becomes blocked, which is then its cause.
-func (l *GroupLocks) UntilBlocked(ctx context.Context, uuid lvm.VGUUID) (waiting context.Context, stop func()) {
-	return l.watchdog.until(ctx, uuid)
-}
-
-// NoteCommand records the LVM command that the holder of the group's lock runs.
-func (l *GroupLocks) NoteCommand(uuid lvm.VGUUID, command string) {
-	l.watchdog.noteCommand(uuid, command)
-}
-
-// BlockedFor returns for how long, and why, a group is blocked; nil if it is not.
-func (l *GroupLocks) BlockedFor(uuid lvm.VGUUID) (since time.Duration, why error) {
-	return l.watchdog.blockedFor(uuid)
-}
-
 func (l *GroupLocks) lockBy(ctx context.Context, uuid lvm.VGUUID, what string, lock func(context.Context, lvm.VGUUID) (func(), error)) (unlock func(), err error) {
-	waiting, stop := l.watchdog.until(ctx, uuid)
+	waiting, stop := l.UntilBlocked(ctx, uuid)
 	defer stop()
 	unlock, err = lock(waiting, uuid)
 	if err != nil {
@@ -78,7 +70,7 @@ func (l *GroupLocks) lockBy(ctx context.Context, uuid lvm.VGUUID, what string, l
 }
 
 func (l *GroupLocks) watched(uuid lvm.VGUUID, what string, unlock func()) func() {
-	release := l.watchdog.hold(uuid, what)
+	release := l.hold(uuid, what)
 	return func() {
 		release()
 		unlock()
