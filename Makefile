@@ -28,8 +28,8 @@ test-full: ## Run all of that whole, with the race detector everywhere, and powe
 	$(SUITE) e2e vet full-unit full-pages lvm apiserver lab power
 
 .PHONY: build
-build: ## Compile the driver to bin/nodelvm
-	CGO_ENABLED=0 go build -trimpath -o bin/nodelvm ./cmd/nodelvm
+build: ## Compile the driver and nodelvm-controller to bin/
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/nodelvm ./cmd/nodelvm-controller
 
 .PHONY: image
 image: ## Write the driver's image to dist/ as an archive for docker load, ctr import or crane push
@@ -91,7 +91,7 @@ bench: image ## Measure the driver beside bare LVM commands in a lab node, which
 	test/part.sh datapath
 
 .PHONY: manifest
-manifest: ## Render deploy/nodelvm.yaml and janitor.yaml from the Helm chart
+manifest: ## Render deploy/nodelvm.yaml and controller.yaml from the Helm chart
 	cd deploy/render && $(GO_RUN) .
 
 .PHONY: lab
@@ -100,4 +100,4 @@ lab: ## Steer the lab: make lab ARGS="up", "status", "kubectl get pods -A", "exe
 
 .PHONY: fmt
 fmt: ## Format all Go code
-	gofmt -w api cmd controller deploy docs kube lvm node pending report test
+	gofmt -w api cmd controller deploy docs internal kube lvm node pending report test

@@ -20,7 +20,7 @@ const (
 	ReasonDriverNotRegistered         = "DriverNotRegistered" // the node lacks its topology label, or its CSINode the driver
 )
 
-// Reasons of the janitor's events.
+// Reasons of nodelvm-controller's events.
 const (
 	ReasonVolumeLost              = "VolumeLost"
 	ReasonVolumeLostResolved      = "VolumeLostResolved"

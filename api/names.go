@@ -42,14 +42,14 @@ const FinalizerProvisioner = "external-provisioner.volume.kubernetes.io/finalize
 
 // Annotations of this driver. All but the reclaim policy, OnNodeLoss, TrimInterval, Losses and LearnedFrom hold a time (RFC 3339, UTC).
 const (
-	AnnotationLostSince            = "nodelvm.io/lost-since"              // Of a PersistentVolume or content, by the janitor: when it first observed the loss of the node or group.
+	AnnotationLostSince            = "nodelvm.io/lost-since"              // Of a PersistentVolume or content, by nodelvm-controller: when it first observed the loss of the node or group.
 	AnnotationVolumeGroupLostSince = "nodelvm.io/volume-group-lost-since" // Of a PersistentVolume, by the node: when its volume group disappeared.
-	AnnotationAbandonedSince       = "nodelvm.io/abandoned-since"         // Of a PersistentVolume, by the janitor: when it released the claim of a retained volume.
-	AnnotationReclaimPolicy        = "nodelvm.io/original-reclaim-policy" // Of a PersistentVolume, by the janitor: the policy of a volume whose claim it releases, Retain meanwhile.
+	AnnotationAbandonedSince       = "nodelvm.io/abandoned-since"         // Of a PersistentVolume, by nodelvm-controller: when it released the claim of a retained volume.
+	AnnotationReclaimPolicy        = "nodelvm.io/original-reclaim-policy" // Of a PersistentVolume, by nodelvm-controller: the policy of a volume whose claim it releases, Retain meanwhile.
 	AnnotationRetriedAt            = "nodelvm.io/provisioning-retried-at" // Of a claim, by the node: when it last made csi-provisioner retry; no code reads it.
-	AnnotationLosses               = "nodelvm.io/losses"                  // Of the janitor's lease: the time of each loss.
+	AnnotationLosses               = "nodelvm.io/losses"                  // Of nodelvm-controller's lease: the time of each loss.
 
-	// AnnotationOnNodeLoss of a StorageClass or VolumeSnapshotClass selects what the janitor does when the node or volume group of a
+	// AnnotationOnNodeLoss of a StorageClass or VolumeSnapshotClass selects what nodelvm-controller does when the node or volume group of a
 	// volume is lost: OnNodeLossRelease, or, without it, only an event. It is not a class parameter: parameters are for the driver,
 	// immutable, and not copied to other objects.
 	AnnotationOnNodeLoss = "nodelvm.io/on-node-loss"
@@ -60,10 +60,10 @@ const (
 	AnnotationTrimInterval = "nodelvm.io/trim-interval"
 )
 
-// LabelNodeGroup is the janitor's, on the CSIStorageCapacity of a node that does not exist yet: the name of the node group.
+// LabelNodeGroup is nodelvm-controller's, on the CSIStorageCapacity of a node that does not exist yet: the name of the node group.
 const LabelNodeGroup = "nodelvm.io/node-group"
 
-// AnnotationLearnedFrom is the janitor's, on such an object with a learned capacity: name, time of creation and UID of the new node that it was
+// AnnotationLearnedFrom is nodelvm-controller's, on such an object with a learned capacity: name, time of creation and UID of the new node that it was
 // learned from. Empty: it is the most that a node of the group published, and no new node has confirmed it. Without the annotation the
 // capacity was declared.
 const AnnotationLearnedFrom = "nodelvm.io/learned-from-node"

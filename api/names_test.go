@@ -47,7 +47,7 @@ func TestNamesOfTheDriver(t *testing.T) {
 	declared := constants(t)
 	declared = append(declared,
 		"nodelvm.io/volume-groups-checksum", // of the DaemonSet's pods, by the chart
-		"nodelvm.io/node-groups-checksum",   // of the janitor's pod, by the chart
+		"nodelvm.io/node-groups-checksum",   // of nodelvm-controller's pod, by the chart
 		"nodelvm.io/storage",                // of nodes, in an example of a node selector
 		"nodelvm.io/csi.sock",               // in the path of the driver's socket
 	)

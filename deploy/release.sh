@@ -97,11 +97,11 @@ manifests() {
 	mkdir "$scratch/deploy"
 	cp -r deploy/chart "$scratch/deploy"
 	(cd deploy/render && go run -trimpath . --deploy "$scratch/deploy" >/dev/null)
-	for file in nodelvm.yaml janitor.yaml; do
+	for file in nodelvm.yaml controller.yaml; do
 		cmp --silent "deploy/$file" "$scratch/deploy/$file" || stop "deploy/$file is not what the chart renders: run make manifest, and commit the result"
 	done
 	cp deploy/nodelvm.yaml "$out/nodelvm-$version.yaml"
-	cp deploy/janitor.yaml "$out/nodelvm-janitor-$version.yaml"
+	cp deploy/controller.yaml "$out/nodelvm-controller-$version.yaml"
 }
 
 # provenance says from what the files were made: the commit, and the Debian layer of each image.

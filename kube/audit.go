@@ -108,7 +108,7 @@ func (a *Agent) auditOnce(ctx context.Context) error {
 	return a.reportOrphans(ctx, orphans)
 }
 
-// notLost removes the annotations of a loss: this node and the volume are present. The janitor then reports the return on the claim.
+// notLost removes the annotations of a loss: this node and the volume are present. nodelvm-controller then reports the return on the claim.
 func (a *Agent) notLost(ctx context.Context, pv *corev1.PersistentVolume) error {
 	if !pending.IsOn(pv, a.node) || pv.Annotations[api.AnnotationLostSince] == "" && pv.Annotations[api.AnnotationVolumeGroupLostSince] == "" {
 		return nil
@@ -159,7 +159,7 @@ func isMissing(err error) bool {
 }
 
 // reportMissing writes an event on a claim whose volume is not on the disks. If the whole volume group is missing, it
-// annotates the PersistentVolume for the janitor.
+// annotates the PersistentVolume for nodelvm-controller.
 func (a *Agent) reportMissing(ctx context.Context, key string, own ownClaim, pv *corev1.PersistentVolume, groupIsHere bool) error {
 	group := "its volume group" // a pre-provisioned PersistentVolume may not name it
 	if name := pv.Spec.CSI.VolumeAttributes[api.AttributeVolumeGroup]; name != "" {

@@ -17,7 +17,7 @@
 // ClusterID identifies the cluster. Access decides who may read the driver's metrics and status page (access.go). Manifests
 // writes the objects that adopt a volume (adopt.go).
 //
-// kube/janitor acts for the whole cluster, and is optional.
+// nodelvm-controller (kube/cluster and what is on top of it) acts for the whole cluster, and is optional.
 //
 // An expansion, for example: a user raises a claim's request. The watch delivers the claim, and the store keeps it
 // (claims.go). A worker takes it from the queue (agent.go), and resizeTarget returns the next size (resize.go). The worker

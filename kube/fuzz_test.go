@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/kube/janitor"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -54,25 +53,11 @@ func FuzzVolumesAndClaims(f *testing.F) {
 		} else if err != nil && len(err.Error()) > 4096+len(pv.Name)+len(c.Name)+len(c.Namespace)+len(volume) {
 			t.Errorf("an error of %d bytes", len(err.Error()))
 		}
-		kept, matters := janitor.KeepVolume(&pv)
-		if again, still := janitor.KeepVolume(janitor.StripVolume(&pv)); again != kept || still != matters {
-			t.Errorf("the watch keeps %+v of %+v", again, kept)
-		}
-		selecting, matters := janitor.KeepSelecting(&c)
-		if again, still := janitor.KeepSelecting(janitor.StripSelecting(&c)); again != selecting || still != matters {
-			t.Errorf("the watch keeps %+v of %+v", again, selecting)
-		}
 		if open := isOpen(&c); open != isOpen(stripClaim(&c)) || sourceOf(&c) != sourceOf(stripClaim(&c)) && open {
 			t.Errorf("the watch keeps another claim of %s", bound)
 		}
 		resizeTarget(&c)
 		pending.MayBind(&pv, &c)
-		now := time.Now()
-		marked := janitor.RecordedAt(pv.Annotations[api.AnnotationLostSince], now, pv.CreationTimestamp.Time, now)
-		what := janitor.Decide(janitor.Observation{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), Pv: &pv, Claim: &c, OptIn: true, Marked: marked})
-		if what == janitor.StepDeleteClaim || what == janitor.StepDeletePV || what == janitor.StepRemoveFinalizer {
-			t.Errorf("step %d as soon as the loss is observed, by %s", what, volume)
-		}
 	})
 }
 
@@ -98,10 +83,6 @@ func FuzzContents(f *testing.F) {
 		if err := kubeclient.SnapshotChain(&c, &s, "node-1"); err == nil && (c.Spec.VolumeSnapshotRef.UID != s.UID || s.Status.Content != c.Name || s.UID == "") {
 			t.Errorf("a chain holds from %s to %s", first, second)
 		}
-		kept, matters := janitor.KeepContent(&c)
-		if again, still := janitor.KeepContent(janitor.StripContent(&c)); again != kept || still != matters {
-			t.Errorf("the watch keeps %+v of %+v", again, kept)
-		}
 		byHand, matters := keepUnlabelled(&c)
 		if again, still := keepUnlabelled(stripUnlabelled(&c)); again != byHand || still != matters {
 			t.Errorf("the watch keeps %+v of %+v", again, byHand)
@@ -110,12 +91,6 @@ func FuzzContents(f *testing.F) {
 		if err := restorable(kubetest.Claim("copy", "thin", ""), &s, &c, "node-1", of); err == nil &&
 			(c.Status.SnapshotHandle != of.String() || !kubeclient.OwnsSnapshot(&c, of) || kubeclient.SnapshotChain(&c, &s, "node-1") != nil) {
 			t.Errorf("%s is restored from %s and %s", of, first, second)
-		}
-		now := time.Now()
-		lost := janitor.ContentObservation{Now: now, Began: now, Grace: time.Minute, Loss: janitor.LossOf("n", nil, ""), C: &c, Bound: &s, OptIn: true,
-			Marked: janitor.RecordedAt(c.Annotations[api.AnnotationLostSince], now, c.CreationTimestamp.Time, now)}
-		if what := janitor.DecideContent(lost); what == janitor.StepDeleteClaim || what == janitor.StepRemoveFinalizer {
-			t.Errorf("step %d as soon as the loss is observed, by %s", what, first)
 		}
 		if kubeclient.HasSnapshot(&c, of) && c.Spec.Driver != api.DriverName {
 			t.Errorf("another driver's content refers to a snapshot: %s", first)

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/nodelvm/nodelvm/internal/logs"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
@@ -79,7 +80,7 @@ func TestJoinClusterStandalone(t *testing.T) {
 
 func testDriver(t *testing.T, o *options) *driver {
 	t.Helper()
-	log, err := newLogger(&buffer{}, "error", "json")
+	log, err := logs.New(&buffer{}, "error", "json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,56 +4,21 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/status"
 
+	"github.com/nodelvm/nodelvm/internal/logs"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/node"
 )
-
-func TestCut(t *testing.T) {
-	long := strings.Repeat("x", 1000)
-	kept := func(n int) string { return strings.Repeat("x", n) }
-	for _, test := range []struct{ name, text, want string }{
-		{"a short text", `volume "pvc-1": no room`, `volume "pvc-1": no room`},
-		{"other alphabets", "Dünnwald 磁盘 💾", "Dünnwald 磁盘 💾"},
-		{"a long word", "volume " + long + " is gone", "volume " + kept(240) + "... (1000 bytes) is gone"},
-		{"a long name in quotes", fmt.Sprintf("volume %q is gone", "a b"+long), `volume "a b` + kept(236) + "... (1005 bytes) is gone"},
-		{"a new line", "one\nlevel=error msg=\"two\"\r\x1b[2J\u2028\u202e\x00", `one\nlevel=error msg="two"\r\x1b[2J\u2028\u202e\x00`},
-		{"no UTF-8", "a\xffb\ufffd", `a\xffb\ufffd`},
-		{"a quote that never closes", "it's 3\" wide " + strings.Repeat("and so on ", 30), "it's 3\" wide " + strings.Repeat("and so on ", 30)},
-	} {
-		if got := cut(test.text); got != test.want {
-			t.Errorf("%s:\n got %s\nwant %s", test.name, got, test.want)
-		}
-	}
-	if got := cut(strings.Repeat("all the words ", 1000)); len(got) != textMost || !strings.HasSuffix(got, "... (14000 bytes)") {
-		t.Errorf("a long text has %d bytes, and ends with %q", len(got), got[len(got)-30:])
-	}
-}
-
-func FuzzCut(f *testing.F) {
-	for _, seed := range []string{"", "a\nb", `"`, `"\`, "\xff", strings.Repeat(`"a `, 3000), strings.Repeat("\\", 5000), strings.Repeat("磁", 300)} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		got := cut(text)
-		if len(got) > textMost || !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("%q is cut to %q", text, got)
-		}
-	})
-}
 
 // TestLongRequestsWriteLittle: the log and the answer hold at most a few kibibytes of each field of a request, and no part of it
 // begins a new line.
@@ -111,10 +76,10 @@ func TestLongRequestsWriteLittle(t *testing.T) {
 				err := call(t.Context(), clients)
 				stop()
 				message := status.Convert(err).Message()
-				if accepted := name == "claim"; (err == nil) != accepted || len(message) > textMost || strings.ContainsFunc(message, unicode.IsControl) {
+				if accepted := name == "claim"; (err == nil) != accepted || len(message) > logs.TextMost || strings.ContainsFunc(message, unicode.IsControl) {
 					t.Errorf("answered with %d bytes: %.300q", len(message), message)
 				}
-				if out.Len() == 0 || out.Len() > 4*textMost {
+				if out.Len() == 0 || out.Len() > 4*logs.TextMost {
 					t.Errorf("%d bytes are in the log: %.300s", out.Len(), out.String())
 				}
 				for line := range strings.Lines(out.String()) {
@@ -137,7 +102,7 @@ type csiClients struct {
 // serveFake serves a node's volumes over a fake LVM, and logs to out. What is logged is complete when it was stopped.
 func serveFake(t *testing.T, out *bytes.Buffer, level string) (clients csiClients, stop func()) {
 	t.Helper()
-	log, err := newLogger(out, level, "json")
+	log, err := logs.New(out, level, "json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,20 +122,5 @@ func serveFake(t *testing.T, out *bytes.Buffer, level string) (clients csiClient
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// TestLoggerCuts: so does every other line, whoever writes it.
-func TestLoggerCuts(t *testing.T) {
-	var out bytes.Buffer
-	log, err := newLogger(&out, "info", "console")
-	if err != nil {
-		t.Fatal(err)
-	}
-	huge := strings.Repeat("x\n", 100_000)
-	log.With("with", huge).WithGroup("group").Info("message\nof two lines "+huge, "error", errors.New(huge), "list", []string{huge, huge},
-		slog.Group("inner", "text", huge), "vg", lvm.VGName(huge), "volume", lvm.ID{VG: lvm.VGUUID(huge), LV: "lv"})
-	if lines := strings.Count(out.String(), "\n"); lines != 1 || out.Len() > 8*textMost {
-		t.Errorf("%d lines, %d bytes: %.500s", lines, out.Len(), out.String())
 	}
 }

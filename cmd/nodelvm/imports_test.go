@@ -98,12 +98,14 @@ var shared = map[string]bool{module + "api": true, module + "lvm": true, module 
 var kubeLayers = map[string][]string{
 	"kube/kubeclient":  {},
 	"kube/apiproxy":    {},
-	"kube/janitor":     {"kube/kubeclient"},
-	"kube/nodegroup":   {"kube/kubeclient"},
-	"kube/claimevents": {"kube/kubeclient"},
-	"kube/scaledown":   {"kube/kubeclient"},
+	"kube/cluster":     {"kube/kubeclient"},
+	"kube/nodeloss":    {"kube/cluster", "kube/kubeclient"},
+	"kube/nodegroup":   {"kube/cluster", "kube/kubeclient"},
+	"kube/claimevents": {"kube/cluster", "kube/kubeclient"},
+	"kube/scaledown":   {"kube/cluster", "kube/kubeclient"},
 	"kube":             {"kube/kubeclient"},
 	"kube/kubetest":    {"kube/kubeclient"},
+	"kube/clustertest": {"kube/cluster", "kube/kubeclient", "kube/kubetest", "lvm/lvmtest/wait"},
 }
 
 // processes names the one file of a package that may start processes.
@@ -138,6 +140,12 @@ func forbidden(name, dep string, standard bool) string {
 			return "controller and node use the vocabulary, and neither lvm/host nor each other"
 		}
 	}
+	switch {
+	case name == "cmd/nodelvm" && isOrUnder(dep, "k8s.io/client-go/informers"):
+		return "the clientset and its informers would be in the memory of each node"
+	case name == "cmd/nodelvm-controller" && ours && dep != module+"internal/logs" && !isOrUnder(dep, module+"kube") && !shared[dep]:
+		return "it works on the cluster, with kube and the vocabulary alone"
+	}
 	if allowed, listed := kubeLayers[name]; listed && ours && !shared[dep] && !slices.Contains(allowed, strings.TrimPrefix(dep, module)) {
 		return "it may use the vocabulary" + strings.Join(append([]string{""}, allowed...), ", ") + " alone"
 	}
@@ -160,8 +168,8 @@ func forbiddenDirectly(name, dep string) string {
 		return "kube has nothing to do with CSI"
 	case (dep == module+dashboard || dep == module+printable) && name == "cmd/kubectl-nodelvm", dep == module+dashboard && name == dashboard+"/simulated":
 		return ""
-	case strings.HasPrefix(dep, module+"cmd/") || isOrUnder(dep, module+"lvm/lvmtest") && !isOrUnder(name, "lvm/lvmtest"),
-		dep == module+"kube/kubetest",
+	case strings.HasPrefix(dep, module+"cmd/") || isOrUnder(dep, module+"lvm/lvmtest") && !isOrUnder(name, "lvm/lvmtest") && name != "kube/clustertest",
+		(dep == module+"kube/kubetest" || dep == module+"kube/clustertest") && name != "kube/clustertest",
 		dep == module+"lvm/internal/fixture" && name != "lvm/lvmtest":
 		return "only tests may import it"
 	}
@@ -240,7 +248,9 @@ func TestImportRulesCanFail(t *testing.T) {
 		{"node", module + "kube", false},
 		{"node/filesystem", module + "node/mount", false},
 		{"node/mount", module + "node/filesystem", false},
-		{"kube", module + "kube/janitor", false},
+		{"kube", module + "kube/nodeloss", false},
+		{"cmd/nodelvm", "k8s.io/client-go/informers", false},
+		{"cmd/nodelvm-controller", module + "lvm/host", false},
 		{"kube/kubeclient", module + "kube", false},
 		{"kube", module + "controller", false},
 		{"controller", "k8s.io/client-go/rest", false},

@@ -36,7 +36,7 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), prepareCommand(), janitorCommand(), orphansCommand(), adoptCommand(), disksCommand(), &cobra.Command{
+	root.AddCommand(serveCommand(), prepareCommand(), orphansCommand(), adoptCommand(), disksCommand(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/nodelvm/nodelvm/internal/logs"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/report"
 )
@@ -129,7 +130,7 @@ func seriesOf(t *testing.T, registry *prometheus.Registry) string {
 // TestUnknownMetrics: a scrape logs what cannot be read, and has the rest.
 func TestUnknownMetrics(t *testing.T) {
 	var text buffer
-	log, err := newLogger(&text, "warn", "json")
+	log, err := logs.New(&text, "warn", "json")
 	if err != nil {
 		t.Fatal(err)
 	}

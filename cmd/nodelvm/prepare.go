@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nodelvm/nodelvm/internal/logs"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/node/filesystem"
@@ -64,7 +65,7 @@ func prepare(ctx context.Context, o prepareOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log, err := newLogger(os.Stderr, "warn", "console")
+	log, err := logs.New(os.Stderr, "warn", "console")
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/nodelvm/nodelvm/controller"
+	"github.com/nodelvm/nodelvm/internal/logs"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
@@ -40,7 +41,7 @@ func serveCommand() *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
-			log, err := newLogger(os.Stderr, o.logLevel, o.logFormat)
+			log, err := logs.New(os.Stderr, o.logLevel, o.logFormat)
 			if err != nil {
 				return err
 			}

@@ -19,6 +19,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/internal/logs"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
@@ -49,7 +50,7 @@ func runOn(t testing.TB, newHost func(lvm.Config) (*host.Host, error)) *running 
 		t.Fatal(err)
 	}
 	r := &running{log: &buffer{}, done: make(chan error, 1)}
-	log, err := newLogger(r.log, "info", "json")
+	log, err := logs.New(r.log, "info", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +176,7 @@ func TestServeFails(t *testing.T) {
 		{"no such address", func(d *driver) { d.o.httpEndpoint = "127.0.0.1:99999" }, "serve health and metrics"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			log, err := newLogger(&buffer{}, "error", "json")
+			log, err := logs.New(&buffer{}, "error", "json")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,6 +16,8 @@ import (
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+
+	"github.com/nodelvm/nodelvm/internal/logs"
 )
 
 // newServer returns the gRPC server of the three CSI services. Its interceptors, from the outside in: they log and measure each
@@ -27,7 +29,7 @@ func newServer(log *slog.Logger, calls *callMetrics, id csi.IdentityServer, ctrl
 			calls.intercept,
 			withStatus,
 			recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
-				log.ErrorContext(ctx, "a call panicked", "panic", p, stackKey, string(debug.Stack()))
+				log.ErrorContext(ctx, "a call panicked", "panic", p, logs.StackKey, string(debug.Stack()))
 				method, _ := grpc.Method(ctx)
 				return status.Errorf(codeOfPanic(method), "the driver panicked: %v; its log has the stack", p)
 			})),

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/internal/logs"
 )
 
 func TestListen(t *testing.T) {
@@ -78,7 +79,7 @@ func (panicking) DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.D
 
 func TestPanicBecomesAnError(t *testing.T) {
 	var out bytes.Buffer
-	log, err := newLogger(&out, "info", "json")
+	log, err := logs.New(&out, "info", "json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/nodelvm/nodelvm/internal/logs"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -95,7 +96,7 @@ func brief(err error) error {
 		return nil
 	}
 	whole := status.Convert(err)
-	message := cut(whole.Message())
+	message := logs.Cut(whole.Message())
 	if message == whole.Message() {
 		return err
 	}

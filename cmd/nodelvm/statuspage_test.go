@@ -13,10 +13,14 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/nodelvm/nodelvm/internal/logs"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/report"
 )
+
+// unguarded admits all requests.
+func unguarded(next http.Handler) http.Handler { return next }
 
 // ask reads the page as the plugin does.
 func (d *driver) ask(t *testing.T, classes map[string]map[string]string) report.Node {
@@ -162,7 +166,7 @@ func TestStatusPageFaults(t *testing.T) {
 
 // A driver that waits tells why, and what the kubelet said is remembered.
 func TestStatusPageBeforeReady(t *testing.T) {
-	log, err := newLogger(&buffer{}, "error", "json")
+	log, err := logs.New(&buffer{}, "error", "json")
 	if err != nil {
 		t.Fatal(err)
 	}

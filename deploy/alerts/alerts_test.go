@@ -47,8 +47,8 @@ nodelvm_volume_filesystem_available_bytes{node="n",vg="vg",lv="pvc-1",claim="sho
 nodelvm_volume_filesystem_size_bytes{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 100x360
 nodelvm_volume_filesystem_inodes_used{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 50x360
 nodelvm_volume_filesystem_inodes{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 100x360
-up{namespace="nodelvm-system",pod="old",container="janitor",endpoint="http"} 1x100
-up{namespace="nodelvm-system",pod="new",container="janitor",endpoint="http"} _x100 1x260
+up{namespace="nodelvm-system",pod="old",container="controller",endpoint="http"} 1x100
+up{namespace="nodelvm-system",pod="new",container="controller",endpoint="http"} _x100 1x260
 nodelvm_volume_group_wipe_backlog_bytes{node="n"} 0x300 9000+0x5 8000-100x50
 nodelvm_volume_group_wipe_backlog_bytes{node="large"} 900000-100x360
 nodelvm_metadata_verified{node="n"} 1x360
@@ -94,8 +94,8 @@ var sick = map[string]struct{ series, says string }{
 		`nodelvm_volume_group_free_bytes{node="n",vg="vg",vg_uuid="u"} 10x360`, "thin pool vg/p on n"},
 	"NodelvmWipeBacklogLarge": {`nodelvm_volume_group_wipe_backlog_bytes{node="n",vg="vg",vg_uuid="u",claim_namespace="a"} 20x360` + "\n" +
 		`nodelvm_volume_group_wipe_backlog_bytes{node="n",vg="vg",vg_uuid="u",claim_namespace="b"} 20x360` + "\n" + `nodelvm_volume_group_size_bytes{node="n",vg="vg",vg_uuid="u"} 100x360`, "hold 40% of volume group vg on n"},
-	"NodelvmJanitorDown": {`up{namespace="nodelvm-system",pod="j",container="janitor",endpoint="http"} 1x300`, "janitor in namespace nodelvm-system"},
-	"NodelvmWipeStalled": {`nodelvm_volume_group_wipe_backlog_bytes{node="n"} 1048576x360`, "backlog on n is 1MiB"},
+	"NodelvmControllerDown": {`up{namespace="nodelvm-system",pod="j",container="controller",endpoint="http"} 1x300`, "nodelvm-controller in namespace nodelvm-system"},
+	"NodelvmWipeStalled":    {`nodelvm_volume_group_wipe_backlog_bytes{node="n"} 1048576x360`, "backlog on n is 1MiB"},
 
 	"NodelvmMetadataDiffers": {`nodelvm_metadata_verified{node="n"} 0x360`, "What the driver on n reads"},
 	"NodelvmDriverDown":                 {`up{node="n",container="nodelvm",endpoint="http"} 0x360`, "driver on n"},

@@ -62,7 +62,7 @@ func readDashboard(t *testing.T) dashboard {
 const recorded = `
 up{node="n",container="nodelvm",endpoint="http"} 1x1500
 up{node="m",container="nodelvm",endpoint="http"} 0x1500
-up{namespace="nodelvm-system",pod="j",container="janitor",endpoint="http"} 1x1500
+up{namespace="nodelvm-system",pod="j",container="controller",endpoint="http"} 1x1500
 nodelvm_volumes{node="n",state="ready"} 3x1500
 nodelvm_volume_condition{node="n",condition="VolumeDegraded",vg="vg",lv="pvc-1",claim="shop/data"} 1x1500
 nodelvm_physical_volume_missing{node="n",vg="vg",vg_uuid="u",pv_uuid="a"} 1x1500
@@ -96,7 +96,7 @@ nodelvm_lvm_command_duration_seconds_bucket{node="n",command="lvcreate",exit_cod
 var values = map[string]float64{
 	"Drivers up": 1, "Drivers down": 1, "Conditions": 1, "Disks missing": 1, "Wipe backlog": 20, "Volume groups: used": 0.575,
 	"Days until a group is full": 8500. / 60 / 24, "Days until a thin pool is full": (5000. - 1510 + 8500) / 60 / 24, "Fullest file systems": 0.8,
-	"File systems with the fewest free inodes": 0.2, "Disks": 1, "Janitor up": 1, "CSI calls that failed": 1. / 60,
+	"File systems with the fewest free inodes": 0.2, "Disks": 1, "Controller up": 1, "CSI calls that failed": 1. / 60,
 }
 
 // TestDashboardQueries: each query of each panel finds something in the recorded series, and those that calculate get the right value.

@@ -1,4 +1,4 @@
-// Command render writes the plain manifests, deploy/nodelvm.yaml and deploy/janitor.yaml,
+// Command render writes the plain manifests, deploy/nodelvm.yaml and deploy/controller.yaml,
 // from the Helm chart beside them:
 //
 //	cd deploy/render && go run .
@@ -27,7 +27,7 @@ const (
 	namespace   = "nodelvm-system"
 	chartDir    = "chart/nodelvm"
 	manifest    = "nodelvm.yaml"
-	janitor     = "janitor.yaml"
+	controller  = "controller.yaml"
 	readme      = chartDir + "/README.md"
 )
 
@@ -36,7 +36,7 @@ var headers = map[string]string{
 	manifest: `# nodelvm: kubectl apply -f nodelvm.yaml, with your image in place of ghcr.io/nodelvm/nodelvm: none is published (docs/howto/install.md)
 # Rendered from the Helm chart in chart/nodelvm by "make manifest"; change it there.
 `,
-	janitor: `# nodelvm's janitor, for clusters that have nodelvm.yaml: kubectl apply -f janitor.yaml, with your image in place of ghcr.io/nodelvm/nodelvm
+	controller: `# nodelvm-controller, for clusters that have nodelvm.yaml: kubectl apply -f controller.yaml, with your image in place of ghcr.io/nodelvm/nodelvm
 # Rendered from the Helm chart in chart/nodelvm by "make manifest"; change it there.
 `,
 }
@@ -59,7 +59,7 @@ func main() {
 }
 
 func run(deploy string) error {
-	for _, name := range []string{manifest, janitor} {
+	for _, name := range []string{manifest, controller} {
 		text, err := renderManifest(deploy, name)
 		if err != nil {
 			return err
@@ -94,16 +94,16 @@ func pack(deploy, out string) error {
 	return nil
 }
 
-// renderManifest returns what a plain manifest must hold: all that the chart installs, or the janitor, which it does not
+// renderManifest returns what a plain manifest must hold: all that the chart installs, or nodelvm-controller, which it does not
 // install by default, alone.
 func renderManifest(deploy, name string) (string, error) {
 	values := manifestValues
-	if name == janitor {
-		values = map[string]any{"janitor": map[string]any{"enabled": true}}
+	if name == controller {
+		values = map[string]any{"controller": map[string]any{"enabled": true}}
 	}
 	text, err := render(filepath.Join(deploy, chartDir), values)
-	if name == janitor {
-		text = fromTemplate(text, "janitor.yaml")
+	if name == controller {
+		text = fromTemplate(text, "controller.yaml")
 	}
 	return headers[name] + text, err
 }

@@ -18,7 +18,7 @@ import (
 const deployDir = ".."
 
 func TestManifestsAreTheRenderedChart(t *testing.T) {
-	for _, name := range []string{manifest, janitor} {
+	for _, name := range []string{manifest, controller} {
 		want, err := renderManifest(deployDir, name)
 		must(t, err)
 		got, err := os.ReadFile(filepath.Join(deployDir, name))
@@ -62,10 +62,10 @@ func TestManifestsHaveExactlyTheseObjects(t *testing.T) {
 	}
 	expectObjects(t, got, want)
 	got, want = nil, []string{
-		"ClusterRole nodelvm-janitor", "ClusterRoleBinding nodelvm-janitor", "Deployment nodelvm-janitor",
-		"Role nodelvm-janitor", "RoleBinding nodelvm-janitor", "ServiceAccount nodelvm-janitor",
+		"ClusterRole nodelvm-controller", "ClusterRoleBinding nodelvm-controller", "Deployment nodelvm-controller",
+		"Role nodelvm-controller", "RoleBinding nodelvm-controller", "ServiceAccount nodelvm-controller",
 	}
-	for _, doc := range splitJanitor(t) {
+	for _, doc := range splitController(t) {
 		got = append(got, doc.kind.Kind+" "+doc.name)
 	}
 	expectObjects(t, got, want)

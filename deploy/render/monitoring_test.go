@@ -68,7 +68,7 @@ type monitor struct {
 	}
 }
 
-// expectMonitors: Prometheus asks for each page that the drivers serve, by the container's name, and for the janitor's without a token.
+// expectMonitors: Prometheus asks for each page that the drivers serve, by the container's name, and for the controller's without a token.
 func expectMonitors(t *testing.T, docs []document, kind string, served map[string]string, labels map[string]string) {
 	t.Helper()
 	found := 0
@@ -83,10 +83,10 @@ func expectMonitors(t *testing.T, docs []document, kind string, served map[strin
 			t.Errorf("%s has the labels %v", doc.name, m.Metadata.Labels)
 		}
 		endpoints := slices.Concat(m.Spec.PodMetricsEndpoints, m.Spec.Endpoints)
-		if doc.name == "nodelvm-janitor" {
+		if doc.name == "nodelvm-controller" {
 			if len(endpoints) != 1 || endpoints[0].Port != "http" || endpoints[0].Path != "/metrics" || endpoints[0].Authorization.Credentials.Name != "" ||
-				m.Spec.Selector.MatchLabels["app.kubernetes.io/component"] != "janitor" {
-				t.Errorf("the janitor's monitor is %+v", m.Spec)
+				m.Spec.Selector.MatchLabels["app.kubernetes.io/component"] != "controller" {
+				t.Errorf("the controller's monitor is %+v", m.Spec)
 			}
 			continue
 		}
@@ -112,7 +112,7 @@ func expectMonitors(t *testing.T, docs []document, kind string, served map[strin
 		}
 	}
 	if found != 2 {
-		t.Errorf("%d objects of kind %s, want one for the drivers and one for the janitor", found, kind)
+		t.Errorf("%d objects of kind %s, want one for the drivers and one for the controller", found, kind)
 	}
 }
 

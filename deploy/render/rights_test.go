@@ -16,7 +16,7 @@ import (
 func TestAccountsGetNoFurther(t *testing.T) {
 	reads := []string{"get", "list", "watch"}
 	rules := 0
-	for account, docs := range map[string][]document{"nodelvm": shipped(t), "nodelvm-janitor": splitJanitor(t)} {
+	for account, docs := range map[string][]document{"nodelvm": shipped(t), "nodelvm-controller": splitController(t)} {
 		for _, rule := range rulesOf(t, docs, account) {
 			rules++
 			for _, what := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs) {
@@ -29,7 +29,7 @@ func TestAccountsGetNoFurther(t *testing.T) {
 				case kind == "secrets" || kind == "serviceaccounts" || slices.Contains(rule.APIGroups, rbac.GroupName):
 					t.Errorf("%s has the verbs %q on %s", account, rule.Verbs, resource)
 				case kind == "pods" && (sub != "" || slices.ContainsFunc(rule.Verbs, func(v string) bool {
-					return !slices.Contains(reads, v) && (v != "delete" || account != "nodelvm-janitor")
+					return !slices.Contains(reads, v) && (v != "delete" || account != "nodelvm-controller")
 				})):
 					t.Errorf("%s has the verbs %q on %s", account, rule.Verbs, resource)
 				}
@@ -41,12 +41,12 @@ func TestAccountsGetNoFurther(t *testing.T) {
 	}
 }
 
-// TestJanitorHasNoPowerOnANode: its pod has no privilege and no path of the host, runs under its own account, and is not installed by default.
-func TestJanitorHasNoPowerOnANode(t *testing.T) {
+// TestControllerHasNoPowerOnANode: its pod has no privilege and no path of the host, runs under its own account, and is not installed by default.
+func TestControllerHasNoPowerOnANode(t *testing.T) {
 	var d apps.Deployment
-	only(t, splitJanitor(t), "Deployment", &d)
+	only(t, splitController(t), "Deployment", &d)
 	pod := d.Spec.Template.Spec
-	if pod.ServiceAccountName != "nodelvm-janitor" || pod.HostNetwork || pod.HostPID || pod.HostIPC {
+	if pod.ServiceAccountName != "nodelvm-controller" || pod.HostNetwork || pod.HostPID || pod.HostIPC {
 		t.Errorf("account %s, namespaces of the host: %v %v %v", pod.ServiceAccountName, pod.HostNetwork, pod.HostPID, pod.HostIPC)
 	}
 	for _, v := range pod.Volumes {
@@ -61,15 +61,15 @@ func TestJanitorHasNoPowerOnANode(t *testing.T) {
 		checkPrivileges(t, c.Name, *c.SecurityContext, false)
 	}
 	for _, doc := range shipped(t) {
-		if strings.Contains(doc.name, "janitor") {
+		if strings.Contains(doc.name, "controller") {
 			t.Errorf("%s %s is in %s", doc.kind.Kind, doc.name, manifest)
 		}
 	}
 }
 
-func splitJanitor(t *testing.T) []document {
+func splitController(t *testing.T) []document {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(deployDir, janitor))
+	text, err := os.ReadFile(filepath.Join(deployDir, controller))
 	must(t, err)
 	return split(t, string(text))
 }

@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	apps "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -95,7 +98,7 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		"class name":           class("name", "Local SSD"),
 		"reclaim policy":       class("reclaimPolicy", "Recycle"),
 		"unknown loss":         class("onNodeLoss", "delete"),
-		"grace without unit":   {"janitor": map[string]any{"gracePeriod": "10"}},
+		"grace without unit":   {"controller": map[string]any{"gracePeriod": "10"}},
 
 		"an argument without dashes": {"extraArgs": []any{"log-level=debug"}},
 		"a short digest":             {"image": map[string]any{"digest": "sha256:1"}},
@@ -111,4 +114,65 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFormerValuesOfTheController: values under janitor, the former name, still count, with and without those under controller. Notes
+// after the update say how to write them.
+func TestFormerValuesOfTheController(t *testing.T) {
+	rendered := func(values map[string]any) (corev1.PodSpec, bool) {
+		text, err := render(filepath.Join(deployDir, chartDir), values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, doc := range split(t, text) {
+			if doc.kind.Kind == "Deployment" {
+				var d apps.Deployment
+				only(t, []document{doc}, "Deployment", &d)
+				return d.Spec.Template.Spec, true
+			}
+		}
+		return corev1.PodSpec{}, false
+	}
+	enabled, disabled := map[string]any{"enabled": true}, map[string]any{"enabled": false}
+	former := map[string]any{"enabled": true, "gracePeriod": "1h", "nodeSelector": map[string]any{"a": "b"}, "tolerations": []any{map[string]any{"key": "c"}}}
+	pod, there := rendered(map[string]any{"janitor": former})
+	if !there || !slices.Contains(pod.Containers[0].Args, "--grace-period=1h") || pod.NodeSelector["a"] != "b" || pod.Tolerations[len(pod.Tolerations)-1].Key != "c" ||
+		pod.Containers[0].Resources.Requests.Memory().IsZero() {
+		t.Errorf("with values under janitor: %t, %+v", there, pod)
+	}
+	for name, test := range map[string]struct {
+		values map[string]any
+		want   bool
+	}{
+		"neither":                       {map[string]any{}, false},
+		"the former one is off":         {map[string]any{"janitor": disabled}, false},
+		"on, and the former one is off": {map[string]any{"controller": enabled, "janitor": disabled}, true},
+		"off, and the former one is on": {map[string]any{"controller": disabled, "janitor": enabled}, true},
+		"helm upgrade --reuse-values":   {map[string]any{"controller": nil, "janitor": former}, true},
+	} {
+		if _, there := rendered(test.values); there != test.want {
+			t.Errorf("%s: the Deployment exists: %t", name, there)
+		}
+	}
+	notes, err := notesOf(map[string]any{"janitor": former})
+	if err != nil || !strings.Contains(notes, "janitor.gracePeriod -> controller.gracePeriod") {
+		t.Errorf("the notes do not say what to write: %v\n%s", err, notes)
+	}
+	if notes, err := notesOf(map[string]any{"controller": enabled}); err != nil || strings.Contains(notes, "janitor") {
+		t.Errorf("notes on a name that is not used: %v\n%s", err, notes)
+	}
+}
+
+// notesOf returns what Helm prints after an installation.
+func notesOf(values map[string]any) (string, error) {
+	chart, err := loader.Load(filepath.Join(deployDir, chartDir))
+	if err != nil {
+		return "", err
+	}
+	all, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: releaseName, Namespace: namespace}, chartutil.DefaultCapabilities)
+	if err != nil {
+		return "", err
+	}
+	files, err := engine.Render(chart, all)
+	return files[chart.Name()+"/templates/NOTES.txt"], err
 }

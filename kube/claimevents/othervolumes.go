@@ -8,7 +8,7 @@ import (
 	"github.com/nodelvm/nodelvm/pending"
 )
 
-// A pod may name thousands of claims, and the janitor's requests share one limiter. An event that lacks another volume of the pod is
+// A pod may name thousands of claims, and the requests of nodelvm-controller share one limiter. An event that lacks another volume of the pod is
 // still true: it lists an obstacle less, and none is written about a claim for which no obstacle of some node is left.
 const (
 	otherClaims    = 20  // Of all pods of one claim.

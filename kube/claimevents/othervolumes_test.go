@@ -41,7 +41,7 @@ func podsOfTenants(pods map[string][]corev1.Pod, claims ...*corev1.PersistentVol
 	for i, claim := range claims {
 		claim.CreationTimestamp = metav1.NewTime(first.CreationTimestamp.Add(time.Duration(i) * time.Millisecond))
 		claim.Spec.Resources, claim.UID = first.Spec.Resources, kubetest.TypesUID(claim.Namespace+"/"+claim.Name)
-		s.claims = append(s.claims, *claim)
+		s.claims = append(s.claims, claim)
 	}
 	answers := map[string]any{}
 	for namespace, items := range pods {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/cluster"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
@@ -34,10 +34,9 @@ const (
 
 // Reporter writes the events.
 type Reporter struct {
-	Client    *kubeclient.Client
-	Namespace string // of the driver's CSIStorageCapacities
-	Events    *kubeclient.EventRecorder
-	Log       *slog.Logger
+	Client *kubeclient.Client
+	Events *kubeclient.EventRecorder
+	Log    *slog.Logger
 
 	written    map[types.UID]writtenEvent // by claim or class
 	rounds     int
@@ -51,14 +50,10 @@ type writtenEvent struct {
 	at      time.Time
 }
 
-// Run works until ctx ends.
-func (r *Reporter) Run(ctx context.Context) {
-	v := newView()
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	v.watch(ctx, r.Client, r.Namespace, &parts)
+// Run works until ctx ends. Objects.Run must run it.
+func (r *Reporter) Run(ctx context.Context, objects *cluster.Objects) {
 	for ; ctx.Err() == nil; kubeclient.Sleep(ctx, interval) {
-		if s, known := v.state(time.Now()); known {
+		if s, known := stateOf(objects, time.Now()); known {
 			if err := r.round(ctx, s); err != nil && ctx.Err() == nil {
 				r.Log.WarnContext(ctx, "cannot write an event about a claim that waits; will retry", "error", err)
 			}
@@ -74,7 +69,7 @@ func (r *Reporter) round(ctx context.Context, s state) error {
 	}
 	for _, class := range s.classes {
 		if unknown := lvm.UnknownParameter(class.Parameters); unknown != "" {
-			if err := r.write(ctx, kubeclient.AboutClass(&class), parameterMessage(unknown), s.now); err != nil {
+			if err := r.write(ctx, kubeclient.AboutClass(class), parameterMessage(unknown), s.now); err != nil {
 				return err
 			}
 		}
@@ -110,7 +105,7 @@ func isRefusal(err error) bool {
 }
 
 // consider writes the event of one claim. podsOf has the pods of the namespaces that the round has listed.
-func (r *Reporter) consider(ctx context.Context, s state, claim corev1.PersistentVolumeClaim, podsOf map[string][]corev1.Pod, others *otherVolumes) error {
+func (r *Reporter) consider(ctx context.Context, s state, claim *corev1.PersistentVolumeClaim, podsOf map[string][]corev1.Pod, others *otherVolumes) error {
 	if _, listed := podsOf[claim.Namespace]; !listed {
 		pods, err := r.pods(ctx, claim.Namespace)
 		if err != nil {
@@ -130,7 +125,7 @@ func (r *Reporter) consider(ctx context.Context, s state, claim corev1.Persisten
 }
 
 // consideredOf returns the rounds of the claims that still wait.
-func consideredOf(waiting []corev1.PersistentVolumeClaim, considered map[types.UID]int) map[types.UID]int {
+func consideredOf(waiting []*corev1.PersistentVolumeClaim, considered map[types.UID]int) map[types.UID]int {
 	kept := map[types.UID]int{}
 	for _, claim := range waiting {
 		if round, known := considered[claim.UID]; known {
@@ -142,9 +137,9 @@ func consideredOf(waiting []corev1.PersistentVolumeClaim, considered map[types.U
 
 // fairOrder orders the claims that wait, so that no namespace delays the events of another: a first claim of each namespace, then a
 // second one, and so on. In a namespace, and among namespaces, those come first that a round considered longest ago, or never.
-func fairOrder(waiting []corev1.PersistentVolumeClaim, considered map[types.UID]int) []corev1.PersistentVolumeClaim {
+func fairOrder(waiting []*corev1.PersistentVolumeClaim, considered map[types.UID]int) []*corev1.PersistentVolumeClaim {
 	ordered := slices.Clone(waiting)
-	slices.SortStableFunc(ordered, func(a, b corev1.PersistentVolumeClaim) int {
+	slices.SortStableFunc(ordered, func(a, b *corev1.PersistentVolumeClaim) int {
 		return cmp.Compare(considered[a.UID], considered[b.UID])
 	})
 	last, rank, count := map[string]int{}, map[types.UID]int{}, map[string]int{}
@@ -153,16 +148,16 @@ func fairOrder(waiting []corev1.PersistentVolumeClaim, considered map[types.UID]
 		rank[claim.UID] = count[claim.Namespace]
 		count[claim.Namespace]++
 	}
-	slices.SortStableFunc(ordered, func(a, b corev1.PersistentVolumeClaim) int {
+	slices.SortStableFunc(ordered, func(a, b *corev1.PersistentVolumeClaim) int {
 		return cmp.Or(cmp.Compare(rank[a.UID], rank[b.UID]), cmp.Compare(last[a.Namespace], last[b.Namespace]))
 	})
 	return ordered
 }
 
 // waitingClaims returns the claims of the driver's classes that have waited longer than patience.
-func waitingClaims(s state) (waiting []corev1.PersistentVolumeClaim) {
+func waitingClaims(s state) (waiting []*corev1.PersistentVolumeClaim) {
 	for _, claim := range s.claims {
-		if classNamed(s.classes, kubeclient.ClassOf(&claim)) != nil && s.now.Sub(claim.CreationTimestamp.Time) >= patience {
+		if classNamed(s.classes, kubeclient.ClassOf(claim)) != nil && s.now.Sub(claim.CreationTimestamp.Time) >= patience {
 			waiting = append(waiting, claim)
 		}
 	}
@@ -183,7 +178,7 @@ func (r *Reporter) write(ctx context.Context, about corev1.ObjectReference, mess
 
 // resolve forgets claims and classes that are no longer reported. The event of a claim that has its volume becomes one of type
 // Normal; a deleted claim or class needs none. It reads at most claimsAtOnce claims, and leaves the others to the next rounds.
-func (r *Reporter) resolve(ctx context.Context, s state, waiting []corev1.PersistentVolumeClaim) error {
+func (r *Reporter) resolve(ctx context.Context, s state, waiting []*corev1.PersistentVolumeClaim) error {
 	reported := map[types.UID]bool{}
 	for _, claim := range waiting {
 		reported[claim.UID] = true
@@ -235,12 +230,12 @@ func (r *Reporter) pods(ctx context.Context, namespace string) ([]corev1.Pod, er
 	return list.Items, nil
 }
 
-func classNamed(classes []storagev1.StorageClass, name string) *storagev1.StorageClass {
-	i := slices.IndexFunc(classes, func(c storagev1.StorageClass) bool { return c.Name == name })
+func classNamed(classes []*storagev1.StorageClass, name string) *storagev1.StorageClass {
+	i := slices.IndexFunc(classes, func(c *storagev1.StorageClass) bool { return c.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return &classes[i]
+	return classes[i]
 }
 
 func parameterMessage(unknown string) string {
@@ -249,9 +244,9 @@ func parameterMessage(unknown string) string {
 }
 
 // factsOf returns the facts about one claim. They lack the node of its data source; kubectl nodelvm why has it.
-func factsOf(s state, claim corev1.PersistentVolumeClaim, pods []corev1.Pod) pending.Facts {
-	class := classNamed(s.classes, kubeclient.ClassOf(&claim))
-	f := pending.Facts{Claim: claim, Class: class, Nodes: s.nodesFor(class.Name)}
+func factsOf(s state, claim *corev1.PersistentVolumeClaim, pods []corev1.Pod) pending.Facts {
+	class := classNamed(s.classes, kubeclient.ClassOf(claim))
+	f := pending.Facts{Claim: *claim, Class: class, Nodes: s.nodesFor(class.Name)}
 	for _, pod := range pods {
 		if slices.Contains(pending.ClaimNames(&pod), claim.Name) && len(f.Pods) < podsConsidered {
 			f.Pods = append(f.Pods, pod)

@@ -33,10 +33,10 @@ func waiting(now time.Time) (state, []corev1.Pod) {
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("6Gi")}
 	class := kubetest.Class("local", api.DriverName, storagev1.VolumeBindingWaitForFirstConsumer)
 	class.Parameters = map[string]string{api.ParameterVolumeGroup: "vg"}
-	s := state{now: now, claims: []corev1.PersistentVolumeClaim{*claim}, classes: []storagev1.StorageClass{*class},
+	s := state{now: now, claims: []*corev1.PersistentVolumeClaim{claim}, classes: []*storagev1.StorageClass{class},
 		capacities: []capacity{{"node-1", "local", 5 * gib, 3 * gib}}}
 	for _, name := range []string{"node-1", "node-2"} {
-		s.nodes = append(s.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.TopologyKey: name}}})
+		s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.TopologyKey: name}}})
 	}
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "db"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v",
 		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}}}
@@ -162,7 +162,7 @@ func TestRoundIsBounded(t *testing.T) {
 	for i := range 3*claimsAtOnce - 1 {
 		claim := s.claims[0].DeepCopy()
 		claim.UID += kubetest.TypesUID(strings.Repeat("x", i+1))
-		s.claims = append(s.claims, *claim)
+		s.claims = append(s.claims, claim)
 	}
 	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods}
 	event := &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}}

@@ -12,8 +12,6 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-
 	corev1 "k8s.io/api/core/v1"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -42,7 +40,6 @@ const (
 type Client struct {
 	Core      rest.Interface
 	Storage   rest.Interface
-	Leases    rest.Interface
 	Snapshots rest.Interface // snapshot.storage.k8s.io, where the cluster has it
 }
 
@@ -87,7 +84,6 @@ func NewClientFor(config *rest.Config) (*Client, error) {
 	}{
 		{&c.Core, "/api", corev1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
 		{&c.Storage, "/apis", storagev1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
-		{&c.Leases, "/apis", coordinationv1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
 		{&c.Snapshots, "/apis", SnapshotVersion, runtime.ContentTypeJSON}, // custom resources have no other encoding
 	} {
 		config.APIPath, config.GroupVersion = group.path, &group.version
@@ -108,9 +104,7 @@ func NewScheme() *runtime.Scheme {
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Namespace{}, &corev1.Event{}, &corev1.PersistentVolume{},
 		&corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{},
 		&corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{})
-	scheme.AddKnownTypes(storagev1.SchemeGroupVersion, &storagev1.StorageClass{}, &storagev1.StorageClassList{},
-		&storagev1.CSIStorageCapacity{}, &storagev1.CSIStorageCapacityList{}, &storagev1.CSINode{})
-	scheme.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{})
+	scheme.AddKnownTypes(storagev1.SchemeGroupVersion, &storagev1.StorageClass{}, &storagev1.StorageClassList{}, &storagev1.CSINode{})
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind(KindSnapshot), &Snapshot{})
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind("VolumeSnapshotClass"), &SnapshotClass{})
 	scheme.AddKnownTypes(authenticationv1.SchemeGroupVersion, &authenticationv1.TokenReview{})
@@ -118,7 +112,7 @@ func NewScheme() *runtime.Scheme {
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind(KindContent), &Content{})
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind("VolumeSnapshotContentList"), &ContentList{})
 	for _, version := range []schema.GroupVersion{
-		corev1.SchemeGroupVersion, storagev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion, SnapshotVersion,
+		corev1.SchemeGroupVersion, storagev1.SchemeGroupVersion, SnapshotVersion,
 	} {
 		metav1.AddToGroupVersion(scheme, version)
 	}
@@ -128,12 +122,7 @@ func NewScheme() *runtime.Scheme {
 // Reflect lists and watches a resource until ctx ends and passes every object and change to the store. While the API server
 // is unreachable, it retries with client-go's back-off.
 func Reflect(ctx context.Context, client rest.Interface, resource, labels string, kind runtime.Object, store cache.TransformingStore) {
-	ReflectIn(ctx, metav1.NamespaceAll, client, resource, labels, kind, store)
-}
-
-// ReflectIn is Reflect for one namespace.
-func ReflectIn(ctx context.Context, namespace string, client rest.Interface, resource, labels string, kind runtime.Object, store cache.TransformingStore) {
-	source := cache.NewFilteredListWatchFromClient(client, resource, namespace, func(o *metav1.ListOptions) {
+	source := cache.NewFilteredListWatchFromClient(client, resource, metav1.NamespaceAll, func(o *metav1.ListOptions) {
 		o.LabelSelector, o.FieldSelector = labels, fields.Everything().String()
 	})
 	cache.NewReflectorWithOptions(source, kind, memoryReturner{store}, cache.ReflectorOptions{Name: resource}).RunWithContext(ctx)

@@ -1,4 +1,4 @@
-// Package kubeclient is the client of the API server that kube and kube/janitor share: requests and watches (client.go,
+// Package kubeclient is the client of the API server that kube and nodelvm-controller share: requests and watches (client.go,
 // filteredstore.go), the events that both write (events.go), VolumeSnapshotContents (contents.go), and the checks that objects which
 // refer to one another agree (chain.go).
 //

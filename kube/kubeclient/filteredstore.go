@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -18,19 +17,6 @@ type FilteredStore[T any] struct {
 	mu     sync.Mutex
 	items  map[string]T
 	synced bool // a complete list has arrived
-}
-
-// NewFilteredStore returns a store for a loop that reads it in rounds: it calls nothing on a change, and strips the managed fields,
-// the largest part of most objects.
-func NewFilteredStore[T any](keep func(o any) (T, bool)) *FilteredStore[T] {
-	return &FilteredStore[T]{Key: KeyOfObject, Keep: keep, Strip: stripManagedFields, Changed: func(string, []T) {}}
-}
-
-func stripManagedFields(o any) any {
-	if object, ok := o.(metav1.Object); ok {
-		object.SetManagedFields(nil)
-	}
-	return o
 }
 
 func (s *FilteredStore[T]) Add(o any) error {
@@ -120,53 +106,20 @@ func (s *FilteredStore[T]) Find(key string) (item T, there, known bool) {
 	return item, there, s.synced
 }
 
-// IsSynced reports whether a complete list has arrived.
-func (s *FilteredStore[T]) IsSynced() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.synced
-}
-
-// All returns all items, in the order of their keys.
-func (s *FilteredStore[T]) All() []T { return s.Items(func(T) bool { return true }) }
-
 // Items returns the items that which selects, in the order of their keys.
 func (s *FilteredStore[T]) Items(which func(T) bool) []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var items []T
-	for _, key := range s.selected(which) {
-		items = append(items, s.items[key])
-	}
-	return items
-}
-
-// Keys returns the keys of the objects that which selects, in their order.
-func (s *FilteredStore[T]) Keys(which func(T) bool) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.selected(which)
-}
-
-// selected filters before it sorts: of many thousand objects, which mostly selects a few.
-func (s *FilteredStore[T]) selected(which func(T) bool) []string {
 	var keys []string
 	for key, item := range s.items {
 		if which(item) {
-			keys = append(keys, key)
+			keys = append(keys, key) // few of many thousand: sorted only now
 		}
 	}
 	slices.Sort(keys)
-	return keys
-}
-
-// Each yields all items, in no order. It holds the lock meanwhile: the loop must not use the store.
-func (s *FilteredStore[T]) Each(yield func(T) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, item := range s.items {
-		if !yield(item) {
-			return
-		}
+	var items []T
+	for _, key := range keys {
+		items = append(items, s.items[key])
 	}
+	return items
 }

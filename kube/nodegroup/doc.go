@@ -9,7 +9,7 @@
 //	templates.go: the objects that should exist (pure)
 //	learn.go:     the capacity that a group learns (pure)
 //	memory.go:    what must be remembered for it: which nodes never had a volume
-//	publisher.go: watches, and writes the difference
+//	publisher.go: facts, and writes the difference
 //
 // Each object is owned by its StorageClass, so that Kubernetes deletes it with the class. csi-provisioner ignores these objects,
 // because they lack its label.

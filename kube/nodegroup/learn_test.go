@@ -13,25 +13,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/cluster"
 )
 
 // simulation is a cluster with one node group and one class, in which a test lets time pass.
 type simulation struct {
-	t                          *testing.T
-	now                        time.Time
-	nodes, volumes, capacities map[string]any // by name
-	view                       *view
+	t          *testing.T
+	now        time.Time
+	nodes      map[string]*corev1.Node
+	volumes    map[string]*cluster.Volume               // by node
+	capacities map[string]*storagev1.CSIStorageCapacity // by name
+	view       *view
 }
 
 func newSimulation(t *testing.T) *simulation {
 	t.Helper()
-	s := &simulation{t: t, now: time.Now().Truncate(time.Second), nodes: map[string]any{}, volumes: map[string]any{}, capacities: map[string]any{}}
+	s := &simulation{t: t, now: time.Now().Truncate(time.Second), nodes: map[string]*corev1.Node{}, volumes: map[string]*cluster.Volume{},
+		capacities: map[string]*storagev1.CSIStorageCapacity{}}
 	s.restart()
 	return s
 }
 
 // restart makes the Publisher forget what it has not written.
-func (s *simulation) restart() { s.view = newView(nil, "ns") }
+func (s *simulation) restart() { s.view = newView() }
 
 // join adds a Node that is created now, and the capacity that it publishes.
 func (s *simulation) join(name, machine, size string) *corev1.Node {
@@ -59,13 +63,13 @@ func (s *simulation) leave(name string) {
 }
 
 // volume is a PersistentVolume on a node.
-func volume(node string) *corev1.PersistentVolume {
+func volume(node string) *cluster.Volume {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "on-" + node}}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: api.DriverName}
 	pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: api.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
 	}}}}
-	return pv
+	return cluster.VolumeOf(pv)
 }
 
 // use creates a volume on a node, which leaves so much.
@@ -98,19 +102,7 @@ func (s *simulation) pass(d time.Duration) {
 // round returns the group's capacity after a round of the Publisher; "": there is none.
 func (s *simulation) round() (capacity string) {
 	s.t.Helper()
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local", UID: "1"}, Provisioner: api.DriverName}
-	for store, list := range map[interface{ Replace([]any, string) error }][]any{
-		s.view.nodes: slices.Collect(maps.Values(s.nodes)), s.view.volumes: slices.Collect(maps.Values(s.volumes)),
-		s.view.classes: {class}, s.view.capacities: slices.Collect(maps.Values(s.capacities)),
-	} {
-		if err := store.Replace(list, ""); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	st, known := s.view.state(s.now)
-	if !known {
-		s.t.Fatal("a list is missing")
-	}
+	st := s.state()
 	for name := range st.existing {
 		delete(s.capacities, name)
 	}
@@ -119,6 +111,19 @@ func (s *simulation) round() (capacity string) {
 		capacity += o.Capacity.String()
 	}
 	return capacity
+}
+
+// state returns what the Publisher decides from now.
+func (s *simulation) state() state {
+	capacities := func(yield func(*cluster.Capacity) bool) {
+		for _, c := range s.capacities {
+			if !yield(cluster.CapacityOf(c)) {
+				return
+			}
+		}
+	}
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local", UID: "1"}, Provisioner: api.DriverName}
+	return s.view.state(facts{maps.Values(s.nodes), maps.Values(s.volumes), slices.Values([]*storagev1.StorageClass{class}), capacities}, s.now)
 }
 
 // started is a simulation in which the node a is older than the Publisher and empty, and the group has learned its 800Gi.
@@ -224,8 +229,8 @@ func TestNodesThatLowerNoCapacity(t *testing.T) {
 		"with a volume between two rounds": func(s *simulation) {
 			s.join("b", "machine-b", "800Gi")
 			s.pass(time.Minute)
-			_ = s.view.volumes.Add(volume("b"))
-			_ = s.view.volumes.Delete(volume("b"))
+			s.view.use(nil, volume("b"))
+			s.view.use(volume("b"), nil)
 			s.publish("b", "400Gi")
 		},
 		"registers again after its volumes were released": func(s *simulation) {
@@ -296,34 +301,17 @@ func TestCapturedNodeLowersCapacityUntilTheNextNode(t *testing.T) {
 	s.expect(time.Hour, "800Gi")
 }
 
-// TestCapacityIsNewWhenItArrives: a capacity counts as new from the moment at which it can be read, not only after the store has
-// reported the change.
+// TestCapacityIsNewWhenItArrives: a group learns no capacity, new or changed, in the first round that reads it.
 func TestCapacityIsNewWhenItArrives(t *testing.T) {
 	s := newSimulation(t)
 	s.round()
 	s.join("a", "machine-a", "100Gi")
-	read := 0
-	changed := s.view.capacities.Changed
-	s.view.capacities.Changed = func(name string, versions []*storagev1.CSIStorageCapacity) {
-		st, _ := s.view.state(s.now)
-		for _, o := range templates([]Group{{Name: "nvme", Labels: map[string]string{"pool": "nvme"}}}, st, "ns") {
-			t.Errorf("round %d: learned %s, which arrived at that moment", read, o.Capacity)
-		}
-		read++
-		changed(name, versions)
-	}
-	if err := s.view.nodes.Add(s.nodes["a"]); err != nil {
-		t.Fatal(err)
-	}
 	for _, size := range []string{"100Gi", "200Gi"} { // a new object, and a new version
 		s.publish("a", size)
-		if err := s.view.capacities.Add(s.capacities["of-a"]); err != nil {
-			t.Fatal(err)
+		if got := s.round(); got != "" {
+			t.Errorf("learned %s, which arrived at that moment", got)
 		}
 		s.now = s.now.Add(settled)
-	}
-	if read != 2 {
-		t.Errorf("%d changes were seen, want 2", read)
 	}
 }
 

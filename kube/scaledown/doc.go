@@ -1,8 +1,8 @@
 // Package scaledown writes an event on each node that an autoscaler is about to remove although volumes are on its disks: their data
-// is lost with the node. It runs in the process that holds the janitor's lease, so that each node has one writer.
+// is lost with the node. It runs in nodelvm-controller, so that each node has one writer.
 //
 //	removal.go:  which nodes are about to be removed, and what is lost with them (pure)
-//	reporter.go: watches and events
+//	reporter.go: facts and events
 //
 // Caveats:
 //   - Autoscalers announce a removal by a taint. Karpenter sets it a moment before it evicts the pods, so that the event only explains.

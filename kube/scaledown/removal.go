@@ -2,10 +2,12 @@ package scaledown
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodelvm/nodelvm/kube/cluster"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -43,26 +45,20 @@ func announced(taints []corev1.Taint) *announcement {
 	return nil
 }
 
-// volume is a PersistentVolume of this driver.
-type volume struct {
-	node, class string
-	size        lvm.Bytes
-}
-
-// state is what the watches have.
+// state has the facts that a Reporter decides from.
 type state struct {
 	nodes    map[string]*announcement // all nodes; nil: no autoscaler is about to remove the node
-	volumes  []volume
+	volumes  iter.Seq[*cluster.Volume]
 	released map[string]bool // classes whose volumes may go with their node
 }
 
 // warnings returns the message for each node whose removal is announced and loses volumes.
 func warnings(s state) map[string]string {
 	counts, sizes := map[string]int{}, map[string]lvm.Bytes{}
-	for _, v := range s.volumes {
-		if s.nodes[v.node] != nil && !s.released[v.class] {
-			counts[v.node]++
-			sizes[v.node] += v.size
+	for v := range s.volumes {
+		if s.nodes[v.Node] != nil && !v.Deleting && !s.released[v.Class] {
+			counts[v.Node]++
+			sizes[v.Node] += v.Size
 		}
 	}
 	messages := map[string]string{}

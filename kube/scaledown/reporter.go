@@ -6,16 +6,13 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/cluster"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
-	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/pending"
 )
 
 const (
@@ -25,7 +22,6 @@ const (
 
 // Reporter writes the events.
 type Reporter struct {
-	Client *kubeclient.Client
 	Events *kubeclient.EventRecorder
 	Log    *slog.Logger
 
@@ -38,14 +34,10 @@ type report struct {
 	at      time.Time
 }
 
-// Run works until ctx ends.
-func (r *Reporter) Run(ctx context.Context) {
-	v := newView()
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	v.watch(ctx, r.Client, &parts)
+// Run works until ctx ends. Objects.Run must run it.
+func (r *Reporter) Run(ctx context.Context, objects *cluster.Objects) {
 	for ; ctx.Err() == nil; kubeclient.Sleep(ctx, interval) {
-		if s, known := v.state(); known {
+		if s, known := stateOf(objects); known {
 			if err := r.round(ctx, s, time.Now()); err != nil && ctx.Err() == nil {
 				r.Log.WarnContext(ctx, "cannot write an event about the removal of a node with volumes; will retry", "error", err)
 			}
@@ -90,69 +82,19 @@ func (r *Reporter) record(ctx context.Context, node, kind, message string) error
 	return r.Events.Record(ctx, kubeclient.Event{About: kubeclient.AboutNode(node), Kind: kind, Reason: api.ReasonNodeRemovalLosesVolumes, Message: message})
 }
 
-// view has a Reporter's watches.
-type view struct {
-	nodes   *kubeclient.FilteredStore[node]
-	volumes *kubeclient.FilteredStore[volume]
-	classes *kubeclient.FilteredStore[string] // those whose volumes may go with their node: the name
-}
-
-type node struct {
-	name    string
-	removal *announcement
-}
-
-func newView() *view {
-	return &view{nodes: kubeclient.NewFilteredStore(keepNode), volumes: kubeclient.NewFilteredStore(keepVolume), classes: kubeclient.NewFilteredStore(keepReleased)}
-}
-
-func (v *view) watch(ctx context.Context, client *kubeclient.Client, parts *sync.WaitGroup) {
-	parts.Go(func() { kubeclient.Reflect(ctx, client.Core, "nodes", "", &corev1.Node{}, v.nodes) })
-	parts.Go(func() {
-		kubeclient.Reflect(ctx, client.Core, "persistentvolumes", "", &corev1.PersistentVolume{}, v.volumes)
-	})
-	parts.Go(func() {
-		kubeclient.Reflect(ctx, client.Storage, "storageclasses", "", &storagev1.StorageClass{}, v.classes)
-	})
-}
-
-// state returns the content of the watches; false: not all lists have arrived.
-func (v *view) state() (state, bool) {
-	if !v.nodes.IsSynced() || !v.volumes.IsSynced() || !v.classes.IsSynced() {
+// stateOf returns the facts that a Reporter decides from; false: not all lists have arrived.
+func stateOf(o *cluster.Objects) (state, bool) {
+	if !o.Nodes.IsSynced() || !o.Volumes.IsSynced() || !o.Classes.IsSynced() {
 		return state{}, false
 	}
-	s := state{nodes: map[string]*announcement{}, volumes: v.volumes.All(), released: map[string]bool{}}
-	for _, n := range v.nodes.All() {
-		s.nodes[n.name] = n.removal
+	s := state{nodes: map[string]*announcement{}, volumes: o.Volumes.Each, released: map[string]bool{}}
+	for n := range o.Nodes.Each {
+		s.nodes[n.Name] = announced(n.Spec.Taints)
 	}
-	for _, class := range v.classes.All() {
-		s.released[class] = true
+	for class := range o.Classes.Each {
+		if api.ReleasesOnNodeLoss(class.Provisioner, class.Annotations) {
+			s.released[class.Name] = true
+		}
 	}
 	return s, true
-}
-
-func keepNode(o any) (node, bool) {
-	n, ok := o.(*corev1.Node)
-	if !ok {
-		return node{}, false
-	}
-	return node{n.Name, announced(n.Spec.Taints)}, true
-}
-
-func keepVolume(o any) (volume, bool) {
-	pv, ok := o.(*corev1.PersistentVolume)
-	if !ok || pv.DeletionTimestamp != nil || pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName {
-		return volume{}, false
-	}
-	size := pv.Spec.Capacity[corev1.ResourceStorage]
-	v := volume{pending.NodeOf(pv), pv.Spec.StorageClassName, lvm.Bytes(size.Value())}
-	return v, v.node != ""
-}
-
-func keepReleased(o any) (string, bool) {
-	c, ok := o.(*storagev1.StorageClass)
-	if !ok || !api.ReleasesOnNodeLoss(c.Provisioner, c.Annotations) {
-		return "", false
-	}
-	return c.Name, true
 }

@@ -2,6 +2,7 @@ package scaledown
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/cluster"
+	"github.com/nodelvm/nodelvm/kube/clustertest"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
@@ -21,33 +24,21 @@ const (
 	deleted   = "ToBeDeletedByClusterAutoscaler"
 )
 
-// stateOf returns what the watches keep of these objects.
-func stateOf(t *testing.T, objects ...any) state {
-	t.Helper()
-	v := newView()
-	lists := [3][]any{}
+// objectsState returns what a Reporter decides from with these objects.
+func objectsState(objects ...any) state {
+	s := state{nodes: map[string]*announcement{}, released: map[string]bool{}}
+	var volumes []*cluster.Volume
 	for _, o := range objects {
-		switch o.(type) {
+		switch o := o.(type) {
 		case *corev1.Node:
-			lists[0] = append(lists[0], o)
+			s.nodes[o.Name] = announced(o.Spec.Taints)
 		case *corev1.PersistentVolume:
-			lists[1] = append(lists[1], o)
+			volumes = append(volumes, cluster.VolumeOf(o))
 		case *storagev1.StorageClass:
-			lists[2] = append(lists[2], o)
+			s.released[o.Name] = true
 		}
 	}
-	for i, replace := range []func([]any, string) error{v.nodes.Replace, v.volumes.Replace, v.classes.Replace} {
-		if _, known := v.state(); known {
-			t.Fatal("the state is known before all lists have arrived")
-		}
-		if err := replace(lists[i], ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s, known := v.state()
-	if !known {
-		t.Fatal("the state is not known")
-	}
+	s.volumes = slices.Values(volumes)
 	return s
 }
 
@@ -96,7 +87,7 @@ func TestWarnings(t *testing.T) {
 		"no such class there": {[]any{nodeWith("node-1", deleted), replicated}, "cluster-autoscaler removes this node (taint "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := warnings(stateOf(t, c.objects...))
+			got := warnings(objectsState(c.objects...))
 			if message := got["node-1"]; !strings.HasPrefix(message, c.begins) || (c.begins == "") != (message == "") {
 				t.Errorf("%q, want %q", message, c.begins)
 			}
@@ -111,7 +102,7 @@ func TestWarnings(t *testing.T) {
 func TestWarningsNameNoClaim(t *testing.T) {
 	pv := volumeOn("node-1", "secret-project", "6Gi")
 	for _, a := range announcements {
-		message := warnings(stateOf(t, nodeWith("node-1", a.taint), pv))["node-1"]
+		message := warnings(objectsState(nodeWith("node-1", a.taint), pv))["node-1"]
 		if !strings.Contains(message, "1 volume (6 GiB)") || !strings.Contains(message, "drain-check node-1") {
 			t.Errorf("%q does not say what is lost", message)
 		}
@@ -132,7 +123,7 @@ func TestRoundWritesOneEventPerCause(t *testing.T) {
 	r := &Reporter{Log: slog.New(slog.DiscardHandler), Events: &kubeclient.EventRecorder{Client: broken, Counts: map[string]kubeclient.EventCount{}}}
 	now := time.Now()
 	one, two := volumeOn("node-1", "data", "6Gi"), volumeOn("node-1", "wal", "2Gi")
-	if err := r.round(t.Context(), stateOf(t, nodeWith("node-1", candidate), one), now); err == nil {
+	if err := r.round(t.Context(), objectsState(nodeWith("node-1", candidate), one), now); err == nil {
 		t.Error("no error although no event can be written")
 	}
 	r.Events = &kubeclient.EventRecorder{Client: client, Counts: map[string]kubeclient.EventCount{}}
@@ -150,14 +141,14 @@ func TestRoundWritesOneEventPerCause(t *testing.T) {
 		after  time.Duration
 		writes int
 	}{
-		{"the failed event", stateOf(t, nodeWith("node-1", candidate), one), 0, 1},
-		{"nothing has changed", stateOf(t, nodeWith("node-1", candidate), one), time.Minute, 1},
-		{"another volume", stateOf(t, nodeWith("node-1", candidate), one, two), time.Minute, 2},
-		{"an old event", stateOf(t, nodeWith("node-1", candidate), one, two), 2 * repeated, 3},
-		{"the taint is gone", stateOf(t, nodeWith("node-1"), one, two), 2 * repeated, 4},
-		{"nothing is about to be removed", stateOf(t, nodeWith("node-1"), one, two), 2 * repeated, 4},
-		{"the removal begins", stateOf(t, nodeWith("node-1", deleted), one), 2 * repeated, 5},
-		{"the node is gone", stateOf(t, one), 2 * repeated, 5},
+		{"the failed event", objectsState(nodeWith("node-1", candidate), one), 0, 1},
+		{"nothing has changed", objectsState(nodeWith("node-1", candidate), one), time.Minute, 1},
+		{"another volume", objectsState(nodeWith("node-1", candidate), one, two), time.Minute, 2},
+		{"an old event", objectsState(nodeWith("node-1", candidate), one, two), 2 * repeated, 3},
+		{"the taint is gone", objectsState(nodeWith("node-1"), one, two), 2 * repeated, 4},
+		{"nothing is about to be removed", objectsState(nodeWith("node-1"), one, two), 2 * repeated, 4},
+		{"the removal begins", objectsState(nodeWith("node-1", deleted), one), 2 * repeated, 5},
+		{"the node is gone", objectsState(one), 2 * repeated, 5},
 	} {
 		if err := r.round(t.Context(), step.state, now.Add(step.after)); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
@@ -168,5 +159,18 @@ func TestRoundWritesOneEventPerCause(t *testing.T) {
 	}
 	if len(r.written) > 0 {
 		t.Errorf("remembered: %v", r.written)
+	}
+}
+
+// TestStateOfTheCluster: the facts in memory give the same warning.
+func TestStateOfTheCluster(t *testing.T) {
+	released := kubetest.Class("replicated", api.DriverName, "")
+	released.Annotations = map[string]string{api.AnnotationOnNodeLoss: api.OnNodeLossRelease}
+	replicated := volumeOn("node-1", "replicated", "6Gi")
+	replicated.Spec.StorageClassName = "replicated"
+	objects, _ := clustertest.Objects(t, nodeWith("node-1", candidate), nodeWith("node-2"), volumeOn("node-1", "data", "6Gi"), volumeOn("node-2", "more", "6Gi"), replicated, released)
+	s, known := stateOf(objects)
+	if got := warnings(s); !known || len(got) != 1 || !strings.Contains(got["node-1"], "1 volume (6 GiB)") {
+		t.Errorf("%t, %q", known, got)
 	}
 }

@@ -3,9 +3,7 @@
 package apiserver
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"testing"
 
@@ -16,10 +14,9 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/claimevents"
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
-// TestWaitingClaimsSayWhy: the janitor, with the chart's rights, writes one event on a claim that waits and on a class with an unknown parameter,
+// TestWaitingClaimsSayWhy: nodelvm-controller, with the chart's rights, writes one event on a claim that waits and on a class with an unknown parameter,
 // updates it when the cause changes, and makes it Normal when the claim is bound.
 func TestWaitingClaimsSayWhy(t *testing.T) {
 	const node, reason = "a-node", api.ReasonWaitingForCapacity // the first of the nodes of all tests
@@ -35,8 +32,8 @@ func TestWaitingClaimsSayWhy(t *testing.T) {
 	for _, claim := range []*corev1.PersistentVolumeClaim{large, wrong} {
 		waitingPod(t, claim, "")
 	}
-	startJanitor(t, "reporter", func(client *kubeclient.Client, log *slog.Logger) func(context.Context) {
-		return (&claimevents.Reporter{Client: client, Namespace: system, Events: recorderOf(client), Log: log}).Run
+	startController(t, "reporter", func(k *clients) part {
+		return (&claimevents.Reporter{Client: k.Client, Events: k.events, Log: k.log}).Run
 	})
 
 	eventSays(t, large.Namespace, large.Name, reason, corev1.EventTypeWarning, "no node can have the volume; a-node: it has capacity for a volume of at most 3 GiB with this class, and the claim requests 6 GiB")

@@ -223,7 +223,7 @@ func eventOn(t *testing.T, namespace, name, reason string) string {
 	return eventSays(t, namespace, name, reason, "", "")
 }
 
-// eventSays waits for an event of a type, "" for any, that contains the words, and answers its message. The janitor writes some only half a
+// eventSays waits for an event of a type, "" for any, that contains the words, and answers its message. nodelvm-controller writes some only half a
 // minute after their cause.
 func eventSays(t *testing.T, namespace, name, reason, kind, words string) (message string) {
 	t.Helper()

@@ -5,7 +5,6 @@ package apiserver
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +20,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/nodegroup"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 	"github.com/nodelvm/nodelvm/test/cluster"
@@ -31,7 +29,7 @@ import (
 var groupClasses = map[string]string{"group-linear": "100Gi", "group-raid1": "50Gi", "group-thin": "70Gi"}
 
 const groupValues = `
-janitor:
+controller:
   enabled: true
 autoscaler:
   nodeGroups:
@@ -41,7 +39,7 @@ autoscaler:
 `
 
 // TestCapacityOfFutureNodes: Kubernetes' scheduler selects a node with the labels of cluster-autoscaler's template exactly for those
-// claims that a new node of the group has room for. Without the objects of the janitor it selects it for none. The
+// claims that a new node of the group has room for. Without the objects of nodelvm-controller it selects it for none. The
 // objects go with their class, and with the last group.
 func TestCapacityOfFutureNodes(t *testing.T) {
 	dir := t.TempDir()
@@ -54,7 +52,7 @@ func TestCapacityOfFutureNodes(t *testing.T) {
 	soon(t, "no capacity is known", func() bool { return isRefused(t, pod) })
 
 	emptyNode(t)
-	publisher := startJanitorOf(t, dir, groupValues)
+	publisher := startControllerOf(t, dir, groupValues)
 	soon(t, "the pod fits as soon as there is a capacity", func() bool { return selectedNode(t, pod) == "template" })
 	for class, size := range groupClasses {
 		soonLearned(t, class, size)
@@ -78,7 +76,7 @@ func TestCapacityOfFutureNodes(t *testing.T) {
 	}
 
 	publisher.stop()
-	startJanitorOf(t, dir, "janitor: {enabled: true}")
+	startControllerOf(t, dir, "controller: {enabled: true}")
 	for _, class := range []string{"group-linear", "group-thin"} {
 		soon(t, "the object of a deleted group is gone", func() bool { return templateOf(t, class) == nil })
 	}
@@ -187,14 +185,14 @@ func soonLearned(t *testing.T, class, size string) {
 	}
 }
 
-// startJanitorOf runs the janitor with the chart's rights and file for the node groups in the values.
-func startJanitorOf(t *testing.T, dir, chartValues string) *runningJanitor {
+// startControllerOf runs nodelvm-controller with the chart's rights and file for the node groups in the values.
+func startControllerOf(t *testing.T, dir, chartValues string) *runningController {
 	t.Helper()
 	values := filepath.Join(dir, "values.yaml")
 	must(t, os.WriteFile(values, []byte(chartValues), 0o600))
 	helm, err := cluster.HelmPath()
 	must(t, err)
-	args := []string{"template", "nodelvm", "../../deploy/chart/nodelvm", "--namespace", system, "--values", values, "--kube-version", "1.32", "--show-only", "templates/janitor.yaml"}
+	args := []string{"template", "nodelvm", "../../deploy/chart/nodelvm", "--namespace", system, "--values", values, "--kube-version", "1.32", "--show-only", "templates/controller.yaml"}
 	if strings.Contains(chartValues, "nodeGroups") { // helm refuses to show a template without content
 		args = append(args, "--show-only", "templates/nodegroups.yaml")
 	}
@@ -215,7 +213,7 @@ func startJanitorOf(t *testing.T, dir, chartValues string) *runningJanitor {
 		}
 	}
 	runKubectl(t, rights, "replace", "-f", "-")
-	if file.Name == "" { // the chart gives the janitor no file
+	if file.Name == "" { // the chart gives nodelvm-controller no file
 		return startPublisher(t, nil)
 	}
 	path := filepath.Join(dir, "groups")
@@ -235,9 +233,9 @@ func runKubectl(t *testing.T, stdin []byte, args ...string) {
 	}
 }
 
-func startPublisher(t *testing.T, groups []nodegroup.Group) *runningJanitor {
+func startPublisher(t *testing.T, groups []nodegroup.Group) *runningController {
 	t.Helper()
-	return startJanitor(t, "publisher", func(client *kubeclient.Client, log *slog.Logger) func(context.Context) {
-		return (&nodegroup.Publisher{Client: client, Namespace: system, Groups: groups, Log: log}).Run
+	return startController(t, "publisher", func(k *clients) part {
+		return (&nodegroup.Publisher{Clientset: k.clientset, Namespace: system, Groups: groups, Log: k.log}).Run
 	})
 }

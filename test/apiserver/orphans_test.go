@@ -107,7 +107,7 @@ func TestReturningNodeClearsLoss(t *testing.T) {
 		t.Errorf("the event says %q", text)
 	}
 	untilNoted("nodelvm.io/volume-group-lost-since", true)
-	startJanitor(t, "a")
+	startController(t, "a")
 	eventOn(t, claim.Namespace, claim.Name, "VolumeLost")
 	plug()
 	untilNoted("nodelvm.io/volume-group-lost-since", false)

@@ -3,8 +3,6 @@
 package apiserver
 
 import (
-	"context"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -13,18 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/scaledown"
 )
 
-// TestScaleDownOfNodeWithVolumes: the janitor, with the chart's rights, writes an event on a node with a volume that cluster-autoscaler
+// TestScaleDownOfNodeWithVolumes: nodelvm-controller, with the chart's rights, writes an event on a node with a volume that cluster-autoscaler
 // removes, and makes it Normal when the taint is gone. A node whose only volume may go with it has none.
 func TestScaleDownOfNodeWithVolumes(t *testing.T) {
 	going, replicated := newNode(t, "going"), newNode(t, "replicated")
 	claim := going.inUse(t, "data", "thin", corev1.PersistentVolumeReclaimDelete)
 	replicated.inUse(t, "data-1", optedIn, corev1.PersistentVolumeReclaimDelete)
-	startJanitor(t, "scaledown", func(client *kubeclient.Client, log *slog.Logger) func(context.Context) {
-		return (&scaledown.Reporter{Client: client, Events: recorderOf(client), Log: log}).Run
+	startController(t, "scaledown", func(k *clients) part {
+		return (&scaledown.Reporter{Events: k.events, Log: k.log}).Run
 	})
 
 	const deleted, reason = "ToBeDeletedByClusterAutoscaler", api.ReasonNodeRemovalLosesVolumes

@@ -182,7 +182,7 @@ func setUp(ctx context.Context, crds []string) (err error) {
 			return err
 		}
 	}
-	args := []string{"--server=" + server, "--token=" + adminPass, "--insecure-skip-tls-verify", "create", "-f", "../../deploy/nodelvm.yaml", "-f", "../../deploy/janitor.yaml"}
+	args := []string{"--server=" + server, "--token=" + adminPass, "--insecure-skip-tls-verify", "create", "-f", "../../deploy/nodelvm.yaml", "-f", "../../deploy/controller.yaml"}
 	for _, file := range crds {
 		args = append(args, "-f", file)
 	}

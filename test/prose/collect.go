@@ -38,7 +38,7 @@ func Collect(root string) error {
 		}
 	}
 	return each(root, "deploy", func(path string, source []byte) error {
-		// deploy/nodelvm.yaml and deploy/janitor.yaml are rendered from the chart.
+		// deploy/nodelvm.yaml and deploy/controller.yaml are rendered from the chart.
 		if filepath.Dir(path) == "deploy" || !slices.ContainsFunc(commented, func(end string) bool { return strings.HasSuffix(path, end) }) {
 			return nil
 		}

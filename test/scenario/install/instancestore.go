@@ -27,14 +27,14 @@ const (
 	instanceContent = "written before the node was lost"
 )
 
-// instanceValues are what the lab needs beside the preset: its disks, two of them, and a janitor on the node that stays.
+// instanceValues are what the lab needs beside the preset: its disks, two of them, and nodelvm-controller on the node that stays.
 const instanceValues = `
 volumeGroups:
   - name: instance-store
     devices:
       - paths: ["/dev/ubd[b-z]"]
 deviceScanInterval: 10s
-janitor:
+controller:
   nodeSelector: {kubernetes.io/hostname: node-1}
 storageClasses:
   - name: instance-store

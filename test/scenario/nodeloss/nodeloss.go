@@ -30,7 +30,7 @@ func Scenarios() []scenario.Scenario {
 	l := &loss{}
 	return []scenario.Scenario{
 		{Title: "A node is lost, and its StatefulSet continues on another node", Steps: []scenario.Step{
-			{Says: "the janitor is installed as shipped, but for a grace period of 15 s, on node-1", Prove: installJanitor},
+			{Says: "nodelvm-controller is installed as shipped, but for a grace period of 15 s, on node-1", Prove: installController},
 			{Says: "a StatefulSet of a class that says release writes to its volume on " + lostNode, Prove: memberWrites},
 			{Says: "the scheduler finds no capacity on a node that only an autoscaler's template describes", Prove: imaginedHasNoRoom},
 			{Says: "the power of " + lostNode + " is cut and its Node object deleted: events on the claim say so", Prove: l.loseNode},
@@ -50,7 +50,7 @@ func Scenarios() []scenario.Scenario {
 func ForDemo() (dies, returns scenario.Scenario) {
 	l := &loss{}
 	dies = scenario.Scenario{Title: "A node dies, and its claim is released", Steps: []scenario.Step{
-		{Says: "the janitor is installed as shipped, but for a grace period of 15 s, on node-1", Prove: installJanitor},
+		{Says: "nodelvm-controller is installed as shipped, but for a grace period of 15 s, on node-1", Prove: installController},
 		{Says: "a StatefulSet of a class that says release writes to its volume on " + lostNode, Prove: memberWrites},
 		{Says: "the power of " + lostNode + " is cut and its Node object deleted: events on the claim say so", Prove: l.loseNode},
 		{Says: "the StatefulSet starts with a new volume on another node, and each step is an event", Prove: l.startsAfresh},
@@ -66,12 +66,12 @@ func ForDemo() (dies, returns scenario.Scenario) {
 // loss is what one step leaves for a later one to know.
 type loss struct{ volume cluster.Volume } // the one that was on the node
 
-func installJanitor(ctx context.Context, env *scenario.Environment) error {
+func installController(ctx context.Context, env *scenario.Environment) error {
 	top, err := cluster.Checkout()
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(top, "deploy", "janitor.yaml"))
+	text, err := os.ReadFile(filepath.Join(top, "deploy", "controller.yaml"))
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func installJanitor(ctx context.Context, env *scenario.Environment) error {
 	if _, err := env.Kubectl(ctx, manifest, "apply", "-f", "-"); err != nil {
 		return err
 	}
-	_, err = env.Kubectl(ctx, "", "rollout", "status", "-n", cluster.DriverNamespace, "deployment/nodelvm-janitor")
+	_, err = env.Kubectl(ctx, "", "rollout", "status", "-n", cluster.DriverNamespace, "deployment/nodelvm-controller")
 	return err
 }
 
@@ -143,7 +143,7 @@ func (l *loss) loseNode(ctx context.Context, env *scenario.Environment) error {
 	if err != nil {
 		return err
 	}
-	env.Reporter.Note("the janitor says: %s", said)
+	env.Reporter.Note("nodelvm-controller says: %s", said)
 	return nil
 }
 
@@ -273,7 +273,7 @@ func lostIsCleared(ctx context.Context, env *scenario.Environment) error {
 	if err != nil {
 		return err
 	}
-	if _, err := env.Kubectl(ctx, "", "delete", "-f", filepath.Join(top, "deploy", "janitor.yaml")); err != nil {
+	if _, err := env.Kubectl(ctx, "", "delete", "-f", filepath.Join(top, "deploy", "controller.yaml")); err != nil {
 		return err
 	}
 	if err := scenario.DeleteEverything(ctx, env); err != nil {

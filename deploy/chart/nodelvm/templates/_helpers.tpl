@@ -26,15 +26,25 @@ app.kubernetes.io/part-of: nodelvm
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
-{{- define "nodelvm.janitorSelector" -}}
+{{- define "nodelvm.controllerSelector" -}}
 app.kubernetes.io/name: nodelvm
-app.kubernetes.io/component: janitor
+app.kubernetes.io/component: controller
 {{- end }}
 
-{{- define "nodelvm.janitorLabels" -}}
-{{ include "nodelvm.janitorSelector" . }}
+{{- define "nodelvm.controllerLabels" -}}
+{{ include "nodelvm.controllerSelector" . }}
 app.kubernetes.io/part-of: nodelvm
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{/* The values of nodelvm-controller, as YAML: what stands under their former name, janitor, replaces what is under controller, and
+either of the two enables it. */}}
+{{- define "nodelvm.controller" -}}
+{{- $controller := .Values.controller | default dict -}}
+{{- $former := .Values.janitor | default dict -}}
+{{- $values := mergeOverwrite (deepCopy $controller) (deepCopy $former) -}}
+{{- $_ := set $values "enabled" (or $controller.enabled $former.enabled) -}}
+{{- toYaml $values -}}
 {{- end }}
 
 {{/* The names of the StorageClasses with encryption, as a list in CEL. */}}

@@ -36,15 +36,18 @@ func base(ctx context.Context, root, arch string, verbose bool) (string, error) 
 	return path, err
 }
 
-// compile builds the static driver binary.
+// compile builds the static programs in the folder out.
 func compile(ctx context.Context, root, arch, version, out string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags=-s -w -X main.version="+version, "-o", out, "./cmd/nodelvm")
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -X main.version=" + version, "-o", out + "/"}
+	for _, name := range programs {
+		args = append(args, "./cmd/"+name)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("go build ./cmd/nodelvm: %w", err)
+		return fmt.Errorf("go build of %s: %w", strings.Join(programs, " and "), err)
 	}
 	return nil
 }

@@ -35,8 +35,12 @@ func TestCheckoutHasTheKeys(t *testing.T) {
 	if err != nil || !strings.HasPrefix(version, "v") {
 		t.Errorf("version %q, %v", version, err)
 	}
-	if got := driverSpec(version, options{}).Ref; got != "ghcr.io/nodelvm/nodelvm:"+version {
-		t.Errorf("reference %s", got)
+	spec := driverSpec(version, options{bin: "bin"})
+	if spec.Ref != "ghcr.io/nodelvm/nodelvm:"+version {
+		t.Errorf("reference %s", spec.Ref)
+	}
+	if spec.Files["/usr/local/bin/nodelvm"] != "bin/nodelvm" || spec.Files["/usr/local/bin/nodelvm-controller"] != "bin/nodelvm-controller" {
+		t.Errorf("files %v", spec.Files)
 	}
 }
 

@@ -3,7 +3,7 @@
 //
 //	cd deploy/image && go run ./cmd/image
 //
-// It compiles the driver, puts it on a small Debian root file system with the
+// It compiles the driver and nodelvm-controller, puts them on a small Debian root file system with the
 // tools that the driver runs, and prints how to use the result. The root file
 // system is kept in the cache folder ($NODELVM_CACHE, else nodelvm in the user's
 // cache folder), so only the first run needs a Debian mirror.
@@ -28,7 +28,7 @@ const repository = "ghcr.io/nodelvm/nodelvm"
 type options struct {
 	root    string // the checkout
 	out     string
-	binary  string // "" compiles it
+	bin     string // the folder with the static binaries; "" compiles them
 	base    string // "" makes or reuses the cached one
 	arch    string
 	verbose bool
@@ -40,7 +40,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.root, "root", "", "the checkout; found from the working directory if empty")
 	flag.StringVar(&o.out, "out", "", "the archive to write; dist/nodelvm-ARCH.tar in the checkout if empty")
-	flag.StringVar(&o.binary, "binary", "", "a static nodelvm binary; compiled from the checkout if empty")
+	flag.StringVar(&o.bin, "bin", "", "a folder with the static binaries nodelvm and nodelvm-controller; compiled from the checkout if empty")
 	flag.StringVar(&o.base, "base", "", "a root file system (tar or tar.gz); made from Debian packages if empty")
 	flag.StringVar(&o.arch, "arch", runtime.GOARCH, "CPU architecture in Go's words")
 	flag.BoolVar(&o.verbose, "v", false, "show what mmdebstrap says")
@@ -77,9 +77,9 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	if o.binary == "" {
-		o.binary = filepath.Join(scratch, "nodelvm")
-		err := step("compile cmd/nodelvm "+version, func() error { return compile(ctx, root, o.arch, version, o.binary) })
+	if o.bin == "" {
+		o.bin = scratch
+		err := step("compile "+strings.Join(programs, " and ")+" "+version, func() error { return compile(ctx, root, o.arch, version, o.bin) })
 		if err != nil {
 			return err
 		}
@@ -96,13 +96,20 @@ func run(ctx context.Context, o options) error {
 	return printUse(os.Stdout, spec.Ref, digest, o.out)
 }
 
+// programs are the image's own, in /usr/local/bin: the driver, and what a Deployment runs for the whole cluster.
+var programs = []string{"nodelvm", "nodelvm-controller"}
+
 // driverSpec says what the driver's image holds.
 func driverSpec(version string, o options) image.Spec {
+	files := map[string]string{}
+	for _, name := range programs {
+		files["/usr/local/bin/"+name] = filepath.Join(o.bin, name)
+	}
 	return image.Spec{
 		Ref:        repository + ":" + version,
 		Base:       o.base,
 		Arch:       o.arch,
-		Files:      map[string]string{"/usr/local/bin/nodelvm": o.binary},
+		Files:      files,
 		Links:      map[string]string{"/etc/mtab": "../proc/self/mounts"}, // mount(8) and mkfs look here
 		Entrypoint: []string{"/usr/local/bin/nodelvm"},
 		Cmd:        []string{"serve"},

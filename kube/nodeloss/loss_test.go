@@ -1,0 +1,197 @@
+package nodeloss
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+)
+
+func tainted(key string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n"},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoExecute}}},
+	}
+}
+
+// TestUnreachableNodeIsNotLost: a node that does not answer may return with its disks at any time.
+func TestUnreachableNodeIsNotLost(t *testing.T) {
+	const since = "2026-01-02T03:04:05Z"
+	outAndReady := tainted(corev1.TaintNodeOutOfService)
+	outAndReady.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	outAndSilent := tainted(corev1.TaintNodeOutOfService)
+	outAndSilent.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	unknown := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}}}
+	for name, c := range map[string]struct {
+		node  *corev1.Node
+		group string
+		want  lossKind
+	}{
+		"gone":                       {nil, "", lossGone},
+		"gone, and its group before": {nil, since, lossGone},
+		"there":                      {&corev1.Node{}, "", lossNone},
+		"not ready":                  {tainted(corev1.TaintNodeNotReady), "", lossNone},
+		"unreachable":                {tainted(corev1.TaintNodeUnreachable), "", lossNone},
+		"cordoned":                   {tainted(corev1.TaintNodeUnschedulable), "", lossNone},
+		"out of service":             {tainted(corev1.TaintNodeOutOfService), "", lossTaint},
+		"out of service, silent":     {outAndSilent, "", lossTaint},
+		"out of service, and back":   {outAndReady, "", lossNone},
+		"group lost":                 {&corev1.Node{}, since, lossGroup},
+		"group lost, silent since":   {unknown, since, lossNone},
+		"group lost, no time":        {&corev1.Node{}, "yes", lossNone},
+	} {
+		if got := lossOf("n", c.node, c.group); got.kind != c.want {
+			t.Errorf("%s: %+v, want %q", name, got, c.want)
+		}
+		if c.group != "" {
+			continue
+		}
+		if got := watchedLoss(c.node, c.node != nil); got != c.want {
+			t.Errorf("%s: by its watch %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func podOn(node string, phase corev1.PodPhase, deleted bool) corev1.Pod {
+	pod := corev1.Pod{Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase}}
+	if deleted {
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	}
+	return pod
+}
+
+func TestDecide(t *testing.T) {
+	now := time.Now()
+	gone, taint, group := loss{kind: lossGone, node: "n"}, loss{kind: lossTaint, node: "n"}, loss{kind: lossGroup, node: "n"}
+	deleted := &metav1.Time{Time: now}
+	claim := &corev1.PersistentVolumeClaim{}
+	going := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: deleted}}
+	volume := func(phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{
+			Spec:   corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: policy, ClaimRef: &corev1.ObjectReference{Name: "c", UID: "u"}},
+			Status: corev1.PersistentVolumeStatus{Phase: phase},
+		}
+	}
+	bound := volume(corev1.VolumeBound, corev1.PersistentVolumeReclaimDelete)
+	released := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimDelete)
+	retained := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain)
+	abandoned := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain)
+	abandoned.Annotations = map[string]string{api.AnnotationAbandonedSince: "2026-01-02T03:04:05Z"}
+	held, free := released.DeepCopy(), released.DeepCopy()
+	held.DeletionTimestamp, held.Finalizers = deleted, []string{"kubernetes.io/pv-protection", api.FinalizerProvisioner}
+	free.DeletionTimestamp = deleted
+	never := volume(corev1.VolumeAvailable, corev1.PersistentVolumeReclaimDelete)
+	never.Spec.ClaimRef = nil
+	kept := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain)
+	kept.Annotations = map[string]string{api.AnnotationReclaimPolicy: "Delete"}
+	old := now.Add(-time.Hour)
+	waits, runsThere, runsElsewhere := podOn("", corev1.PodPending, false), podOn("n", corev1.PodRunning, false), podOn("m", corev1.PodRunning, false)
+	for name, c := range map[string]struct {
+		observation
+		want step
+	}{
+		"nothing is lost":                  {observation{Pv: bound, Claim: claim, OptIn: true}, stepNothing},
+		"back in time":                     {observation{Pv: bound, Claim: claim, OptIn: true, Marked: now}, stepClearLoss},
+		"back late":                        {observation{Pv: bound, Claim: claim, OptIn: true, Marked: old}, stepClearLoss},
+		"first seen":                       {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true}, stepMark},
+		"within the grace period":          {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: now}, stepReport},
+		"released, within it":              {observation{Loss: gone, Pv: released, OptIn: true, Marked: now}, stepReport},
+		"not opted in":                     {observation{Loss: gone, Pv: bound, Claim: claim, Marked: old}, stepReport},
+		"due":                              {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old}, stepDeleteClaim},
+		"due, but not seen for long":       {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, Began: now.Add(-9 * time.Minute)}, stepReport},
+		"due, and seen for long":           {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, Began: now.Add(-10 * time.Minute)}, stepDeleteClaim},
+		"begun by another one":             {observation{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old, Began: now}, stepAwait},
+		"kept while its claim was deleted": {observation{Loss: gone, Pv: kept, OptIn: true, Marked: old}, stepDeletePV},
+		"kept so, and back":                {observation{Pv: kept}, stepClearLoss},
+		"due by its taint":                 {observation{Loss: taint, Pv: bound, Claim: claim, OptIn: true, Marked: old}, stepDeleteClaim},
+		"due, its pod on the node":         {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{runsThere}}, stepDeleteClaim},
+		"a pod runs elsewhere":             {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{waits, runsElsewhere}}, stepInUse},
+		"a pod runs where a group is lost": {observation{Loss: group, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{runsThere}}, stepInUse},
+		"a pod cannot start there":         {observation{Loss: group, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{podOn("n", corev1.PodPending, false)}}, stepDeleteClaim},
+		"the claim goes, a pod waits":      {observation{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old, users: []corev1.Pod{waits}}, stepDeletePods},
+		"a pod ends where nobody ends it":  {observation{Loss: taint, Pv: bound, Claim: going, OptIn: true, Marked: old, users: []corev1.Pod{podOn("n", corev1.PodRunning, true)}}, stepDeletePods},
+		"the kubelet ends a pod":           {observation{Loss: group, Pv: bound, Claim: going, OptIn: true, Marked: old, users: []corev1.Pod{podOn("n", corev1.PodRunning, true)}}, stepAwait},
+		"the claim goes":                   {observation{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old}, stepAwait},
+		"a user deleted the claim":         {observation{Loss: gone, Pv: released, Marked: old}, stepDeletePV},
+		"the same, the node may be back":   {observation{Loss: taint, Pv: released, Marked: old}, stepNothing},
+		"the claim is gone":                {observation{Loss: taint, Pv: released, OptIn: true, Marked: old}, stepDeletePV},
+		"the claim is gone, not yet seen":  {observation{Loss: gone, Pv: bound, OptIn: true, Marked: old}, stepNothing},
+		"the volume goes":                  {observation{Loss: gone, Pv: held, OptIn: true, Marked: old}, stepRemoveFinalizer},
+		"nothing holds it":                 {observation{Loss: gone, Pv: free, OptIn: true, Marked: old}, stepNothing},
+		"retained":                         {observation{Loss: gone, Pv: retained, OptIn: true, Marked: old}, stepAbandon},
+		"retained, known":                  {observation{Loss: gone, Pv: abandoned, OptIn: true, Marked: old}, stepNothing},
+		"retained, not opted in":           {observation{Loss: gone, Pv: retained, Marked: old}, stepNothing},
+		"a broken chain, due":              {observation{Loss: gone, Pv: bound, Claim: claim, broken: errors.New("forged"), OptIn: true, Marked: old}, stepReportBroken},
+		"a broken chain, released":         {observation{Loss: gone, Pv: released, broken: errors.New("forged"), OptIn: true, Marked: old}, stepReportBroken},
+		"a broken chain, its finalizer":    {observation{Loss: gone, Pv: held, broken: errors.New("forged"), OptIn: true, Marked: old}, stepReportBroken},
+		"a broken chain, retained":         {observation{Loss: gone, Pv: retained, broken: errors.New("forged"), OptIn: true, Marked: old}, stepReportBroken},
+		"a broken chain, back":             {observation{Pv: kept, broken: errors.New("forged"), Marked: old}, stepReportBroken},
+		"never bound":                      {observation{Loss: gone, Pv: never, OptIn: true, Marked: old}, stepNothing},
+	} {
+		c.Now, c.Grace = now, 10*time.Minute
+		if got := decide(c.observation); got != c.want {
+			t.Errorf("%s: step %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestDecideContent(t *testing.T) {
+	now, gone, taint := time.Now(), loss{kind: lossGone}, loss{kind: lossTaint}
+	old, there, going := now.Add(-time.Hour), &kubeclient.Content{}, &kubeclient.Content{}
+	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: now}, []string{finalizerContent}
+	for name, c := range map[string]struct {
+		contentObservation
+		want step
+	}{
+		"not lost":                       {contentObservation{C: there}, stepNothing},
+		"back":                           {contentObservation{C: there, Marked: old}, stepClearLoss},
+		"first seen":                     {contentObservation{C: there, Loss: gone, OptIn: true}, stepMark},
+		"within the grace period":        {contentObservation{C: going, Loss: gone, OptIn: true, Marked: now}, stepReport},
+		"not opted in":                   {contentObservation{C: there, Loss: gone, Marked: old}, stepReport},
+		"due":                            {contentObservation{C: there, Bound: &kubeclient.Snapshot{}, Loss: gone, OptIn: true, Marked: old}, stepDeleteClaim},
+		"due, its snapshot is gone":      {contentObservation{C: there, Loss: gone, OptIn: true, Marked: old}, stepReport},
+		"a broken chain":                 {contentObservation{C: going, Bound: &kubeclient.Snapshot{}, broken: errors.New("forged"), Loss: gone, OptIn: true, Marked: old}, stepReportBroken},
+		"due, but not seen for long":     {contentObservation{C: there, Loss: gone, OptIn: true, Marked: old, Began: now}, stepReport},
+		"a user deleted it":              {contentObservation{C: going, Loss: gone, Marked: old}, stepRemoveFinalizer},
+		"the same, the node may be back": {contentObservation{C: going, Loss: taint, Marked: old}, stepNothing},
+	} {
+		c.Now, c.Grace = now, 10*time.Minute
+		if got := decideContent(c.contentObservation); got != c.want {
+			t.Errorf("%s: step %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestUsersOf(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-data"}}
+	named := func(name string, phase corev1.PodPhase, v corev1.VolumeSource) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PodStatus{Phase: phase},
+			Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "data", VolumeSource: v}}}}
+	}
+	by := func(claim string) corev1.VolumeSource {
+		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}
+	}
+	ephemeral := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
+	pods := []corev1.Pod{
+		named("a", corev1.PodRunning, by("web-data")), named("b", corev1.PodSucceeded, by("web-data")),
+		named("c", corev1.PodPending, by("other")), named("web", corev1.PodPending, ephemeral), named("d", corev1.PodPending, ephemeral),
+	}
+	got := ""
+	for _, pod := range usersOf(pods, claim) {
+		got += pod.Name + " "
+	}
+	if got != "a " || len(pods) != 5 || pods[1].Name != "b" {
+		t.Errorf("users %q of %d pods: web would have a claim of that name, but this one was not made for it", got, len(pods))
+	}
+	pods[3].UID = "web-uid"
+	claim.OwnerReferences = []metav1.OwnerReference{{UID: "web-uid", Controller: ptr.To(true)}}
+	if users := usersOf(pods, claim); len(users) != 2 || users[1].Name != "web" {
+		t.Errorf("users of a claim that was made for web: %+v", users)
+	}
+}

@@ -1,0 +1,203 @@
+package nodeloss
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
+)
+
+// lostInstance is what the API server knows of a database's pod db-1, whose node n is gone: its three claims, of a class that says
+// release, and their volumes.
+type lostInstance struct {
+	pod     *corev1.Pod
+	volumes map[string]*corev1.PersistentVolume // by claim
+	answers map[string]any
+}
+
+// newLostInstance may have more volumes, which the pod uses too.
+func newLostInstance(t *testing.T, more ...string) (*lostInstance, *round, func() []string) {
+	t.Helper()
+	class := kubetest.Class("late", api.DriverName, storagev1.VolumeBindingWaitForFirstConsumer)
+	class.Annotations = map[string]string{api.AnnotationOnNodeLoss: api.OnNodeLossRelease}
+	i := &lostInstance{volumes: map[string]*corev1.PersistentVolume{}, answers: map[string]any{
+		"GET /apis/storage.k8s.io/v1/storageclasses/late": class, "DELETE /api/v1/namespaces/ns/pods/db-1": &metav1.Status{},
+		"POST /api/v1/namespaces/ns/events":      &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}},
+		"POST /api/v1/namespaces/default/events": &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}},
+	}}
+	i.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "db-1", UID: "pod-1"}}
+	i.pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", Name: "db", UID: "cluster", Controller: ptr.To(true)}}
+	var list []runtime.Object
+	for _, name := range append([]string{"data", "wal", "tables"}, more...) {
+		pv := kubetest.VolumeOn("n", name)
+		pv.Annotations = map[string]string{api.AnnotationLostSince: "2020-01-02T03:04:05Z"}
+		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+		i.volumes[name] = pv
+		list = append(list, pv)
+		i.answers["GET /api/v1/persistentvolumes/"+pv.Name] = pv
+		i.answers["GET /api/v1/namespaces/ns/persistentvolumeclaims/"+name] = kubetest.Claim(name, "late", pv.Name)
+		i.answers["DELETE /api/v1/namespaces/ns/persistentvolumeclaims/"+name] = &metav1.Status{}
+		i.pod.Spec.Volumes = append(i.pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}})
+	}
+	i.answers["GET /api/v1/namespaces/ns/pods"] = &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{*i.pod}}
+	r, sent := recordedRound(t, i.answers, list...)
+	r.began, r.Grace = time.Now().Add(-time.Hour), time.Minute
+	r.Losses.Load(`{"n": "2020-01-02T03:04:05Z"}`)
+	return i, r, sent
+}
+
+// deletions returns the names of the deleted objects, in order.
+func deletions(sent []string) (names []string) {
+	for _, request := range sent {
+		if path, is := strings.CutPrefix(request, "DELETE "); is {
+			names = append(names, path[strings.LastIndex(path, "/")+1:])
+		}
+	}
+	return names
+}
+
+// TestClaimsOfAPodAreDeletedTogether: the controller deletes all claims of a pod, and then the pod: an operator that sees the pod go sees no
+// claim that is about to go.
+func TestClaimsOfAPodAreDeletedTogether(t *testing.T) {
+	_, r, sent := newLostInstance(t)
+	if _, err := r.checkVolume(t.Context(), "pvc-wal", "n"); err != nil {
+		t.Fatal(err)
+	}
+	got := deletions(sent())
+	if len(got) != 4 || got[3] != "db-1" || !slices.Contains(got, "data") || !slices.Contains(got, "wal") || !slices.Contains(got, "tables") {
+		t.Errorf("deleted %q", got)
+	}
+}
+
+// TestClaimsOfAPodWaitForEachOther: the controller recorded the loss of one volume later.
+func TestClaimsOfAPodWaitForEachOther(t *testing.T) {
+	i, r, sent := newLostInstance(t)
+	i.volumes["tables"].Annotations[api.AnnotationLostSince] = time.Now().UTC().Truncate(time.Second).Add(-30 * time.Second).Format(time.RFC3339)
+	again, err := r.checkVolume(t.Context(), "pvc-wal", "n")
+	if got := deletions(sent()); err != nil || len(got) > 0 || again < 20*time.Second || again > time.Minute {
+		t.Errorf("deleted %q, %v; next check in %s", got, err, again)
+	}
+	i.volumes["tables"].Annotations[api.AnnotationLostSince] = "not a record"
+	if _, err := r.checkVolume(t.Context(), "pvc-wal", "n"); err != nil || len(deletions(sent())) > 0 {
+		t.Errorf("before the record of another volume: deleted %q, %v", deletions(sent()), err)
+	}
+}
+
+// TestOnlyDueClaimsOfAPodAreDeleted: a claim of another class, on another node, or without a volume of this driver stays.
+func TestOnlyDueClaimsOfAPodAreDeleted(t *testing.T) {
+	for name, change := range map[string]func(i *lostInstance){
+		"another class": func(i *lostInstance) {
+			i.volumes["tables"].Spec.StorageClassName = "kept"
+			i.answers["GET /api/v1/namespaces/ns/persistentvolumeclaims/tables"] = kubetest.Claim("tables", "kept", "pvc-tables")
+			i.answers["GET /apis/storage.k8s.io/v1/storageclasses/kept"] = kubetest.Class("kept", api.DriverName, storagev1.VolumeBindingWaitForFirstConsumer)
+		},
+		"another node": func(i *lostInstance) {
+			i.volumes["tables"].Spec.NodeAffinity = kubetest.VolumeOn("m", "tables").Spec.NodeAffinity
+		},
+		"another claim has its name": func(i *lostInstance) { i.volumes["tables"].Spec.ClaimRef.UID = "former" },
+		"its volume is deleted":      func(i *lostInstance) { delete(i.answers, "GET /api/v1/persistentvolumes/pvc-tables") },
+		"it is being deleted": func(i *lostInstance) {
+			claim := kubetest.Claim("tables", "late", "pvc-tables")
+			claim.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			i.answers["GET /api/v1/namespaces/ns/persistentvolumeclaims/tables"] = claim
+		},
+	} {
+		i, r, sent := newLostInstance(t)
+		change(i)
+		if _, err := r.checkVolume(t.Context(), "pvc-wal", "n"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := deletions(sent()); len(got) != 3 || slices.Contains(got, "tables") || got[2] != "db-1" {
+			t.Errorf("%s: deleted %q", name, got)
+		}
+	}
+}
+
+// TestClaimsReleasedTogetherAreBounded: a pod may name thousands of claims.
+func TestClaimsReleasedTogetherAreBounded(t *testing.T) {
+	var many []string
+	for n := range 3 * togetherMost {
+		many = append(many, fmt.Sprintf("many-%d", n))
+	}
+	_, r, sent := newLostInstance(t, many...)
+	if _, err := r.checkVolume(t.Context(), "pvc-wal", "n"); err != nil {
+		t.Fatal(err)
+	}
+	if got := deletions(sent()); len(got) != togetherMost+1 || got[togetherMost] != "db-1" {
+		t.Errorf("%d deletions: %q", len(got), got)
+	}
+}
+
+// TestPodOfADeletedClaimIsDeleted: an operator created a pod for a claim that the controller has deleted, before it saw the deletion. The
+// controller deletes the pod once; it reports one without a controller.
+func TestPodOfADeletedClaimIsDeleted(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(i *lostInstance, r *round)
+		want   []string // deletions
+		event  string   // on the pod
+	}{
+		"an operator's pod": {func(*lostInstance, *round) {}, []string{"db-1"}, api.ReasonPodDeleted},
+		"a pod of nobody":   {func(i *lostInstance, _ *round) { i.pod.OwnerReferences = nil }, nil, api.ReasonClaimDeleted},
+		"its claim exists again": {func(i *lostInstance, _ *round) {
+			again := kubetest.Claim("data", "late", "")
+			again.UID = "again"
+			i.answers["GET /api/v1/namespaces/ns/persistentvolumeclaims/data"] = again
+		}, nil, ""},
+		"its user deleted the claim": {func(_ *lostInstance, r *round) { clear(r.deleted) }, nil, ""},
+		"another controller deleted it": {func(i *lostInstance, r *round) {
+			clear(r.deleted)
+			i.volumes["data"].Annotations[api.AnnotationReclaimPolicy] = "Delete"
+		}, []string{"db-1", "pvc-data"}, api.ReasonPodDeleted},
+		"the pod has a node":        {func(i *lostInstance, _ *round) { i.pod.Spec.NodeName = "m" }, nil, ""},
+		"the pod is being deleted":  {func(i *lostInstance, _ *round) { i.pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, nil, ""},
+		"the pod uses other claims": {func(i *lostInstance, _ *round) { i.pod.Spec.Volumes = i.pod.Spec.Volumes[1:] }, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, r, sent := newLostInstance(t)
+			pv := i.volumes["data"]
+			pv.Status.Phase, pv.Status.LastPhaseTransitionTime = corev1.VolumeReleased, ptr.To(metav1.NewTime(time.Now().Add(-podsAppear)))
+			i.answers["PATCH /api/v1/persistentvolumes/pvc-data"], i.answers["DELETE /api/v1/persistentvolumes/pvc-data"] = pv, &metav1.Status{}
+			delete(i.answers, "GET /api/v1/namespaces/ns/persistentvolumeclaims/data")
+			r.deleted["pvc-data"] = true
+			test.change(i, r)
+			i.answers["GET /api/v1/namespaces/ns/pods"].(*corev1.PodList).Items = []corev1.Pod{*i.pod}
+			if _, err := r.checkVolume(t.Context(), "pvc-data", "n"); err != nil {
+				t.Fatal(err)
+			}
+			if got := deletions(sent()); !slices.Equal(got, test.want) {
+				t.Errorf("deleted %q, want %q", got, test.want)
+			}
+			about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "ns", Name: "db-1", UID: "pod-1"}
+			for _, reason := range []string{api.ReasonPodDeleted, api.ReasonClaimDeleted} {
+				event := r.Events.Object(kubeclient.Event{About: about, Reason: reason}, time.Now())
+				if got := r.Events.Counts["ns/"+event.Name].Times > 0; got != (reason == test.event) {
+					t.Errorf("event %s on the pod: %t", reason, got)
+				}
+			}
+		})
+	}
+}
+
+// TestReleasedVolumeWaitsForLatePods: an operator whose watch is late may create a pod for the deleted claim in a moment.
+func TestReleasedVolumeWaitsForLatePods(t *testing.T) {
+	i, r, sent := newLostInstance(t)
+	pv := i.volumes["data"]
+	pv.Status.Phase, pv.Status.LastPhaseTransitionTime = corev1.VolumeReleased, ptr.To(metav1.Now())
+	delete(i.answers, "GET /api/v1/namespaces/ns/persistentvolumeclaims/data")
+	again, err := r.checkVolume(t.Context(), "pvc-data", "n")
+	if err != nil || again != checkAgain || slices.ContainsFunc(sent(), func(request string) bool { return !strings.HasPrefix(request, "GET ") }) {
+		t.Errorf("next check in %s, %v; requests %q", again, err, sent())
+	}
+}

@@ -1,0 +1,177 @@
+package nodeloss
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+)
+
+// finalizerContent is csi-snapshotter's on a content; the node that has removed the snapshot removes it.
+const finalizerContent = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
+
+// contentObservation has all that decides the next step for a content.
+type contentObservation struct {
+	Now    time.Time
+	Began  time.Time // Start of this controller.
+	Grace  time.Duration
+	Loss   loss
+	C      *kubeclient.Content
+	lost   time.Time            // When the controllers first observed the loss.
+	Bound  *kubeclient.Snapshot // The snapshot that the content is bound to; nil if it no longer exists.
+	broken error                // Broken link of the chain from the content to its snapshot and its node: no step.
+	OptIn  bool                 // Its VolumeSnapshotClass says release.
+	Marked time.Time
+}
+
+// decideContent decides the next step: a content has some of the steps of a volume. stepDeleteClaim means the
+// VolumeSnapshot, which is deleted with its content.
+func decideContent(s contentObservation) step {
+	switch {
+	case s.broken != nil:
+		return stepReportBroken
+	case s.Loss.kind == lossNone && s.Marked.IsZero():
+		return stepNothing
+	case s.Loss.kind == lossNone:
+		return stepClearLoss
+	case s.Marked.IsZero():
+		return stepMark
+	case s.Now.Before(s.Marked.Add(s.Grace)):
+		return stepReport
+	case s.C.DeletionTimestamp != nil && (s.Loss.kind == lossGone || s.OptIn) && slices.Contains(s.C.Finalizers, finalizerContent):
+		return stepRemoveFinalizer
+	case s.C.DeletionTimestamp == nil && s.Bound != nil && s.OptIn && !s.Now.Before(releaseAt(s.Marked, s.Began, s.Grace)):
+		return stepDeleteClaim
+	case s.C.DeletionTimestamp == nil:
+		return stepReport
+	}
+	return stepNothing
+}
+
+// checkContent does the next step for the content of a snapshot.
+func (r *round) checkContent(ctx context.Context, name, nodeName string) (time.Duration, error) {
+	s := contentObservation{Now: time.Now(), Began: r.began, Grace: r.Grace, C: &kubeclient.Content{}}
+	there, err := kubeclient.Get(ctx, r.Client.Snapshots, "volumesnapshotcontents", "", name, s.C)
+	if err != nil || !there || s.C.Spec.Driver != api.DriverName || s.C.Labels[api.LabelManagedBy] != nodeName {
+		return 0, err
+	}
+	node, err := r.Client.Node(ctx, nodeName)
+	if err != nil {
+		return 0, err
+	}
+	s.Loss = lossOf(nodeName, node, "")
+	if s.Loss.kind != lossNone {
+		if s.lost, err = r.lostSince(s.Loss, "", s.Now); err != nil {
+			return 0, err
+		}
+	}
+	s.Marked = r.markedAt(ctx, s.Now, s.Loss, s.lost, s.C)
+	if s.Loss.kind != lossNone {
+		if err := r.observeSnapshot(ctx, &s); err != nil {
+			return 0, err
+		}
+	}
+	return r.doContent(ctx, s, decideContent(s))
+}
+
+// observeSnapshot reads the content's snapshot and its class. If it sets neither a snapshot nor a broken chain, the content was
+// never bound to a snapshot, or that snapshot no longer exists.
+func (r *round) observeSnapshot(ctx context.Context, s *contentObservation) error {
+	if s.broken = kubeclient.PlacedContent(s.C, s.Loss.node); s.broken != nil {
+		return nil //nolint:nilerr // the broken link is a part of the observation
+	}
+	ref := s.C.Spec.VolumeSnapshotRef
+	found, err := r.Client.Snapshot(ctx, ref.Namespace, ref.Name)
+	if err != nil {
+		return err
+	}
+	class := s.C.Spec.VolumeSnapshotClassName
+	if found != nil && ref.UID != "" && found.UID == ref.UID {
+		if s.broken = kubeclient.SnapshotChain(s.C, found, s.Loss.node); s.broken != nil {
+			return nil //nolint:nilerr // as above
+		}
+		s.Bound = found
+		if found.Spec.ClassName != "" && found.Spec.ClassName != class {
+			return nil // the content's class does not apply to this snapshot
+		}
+	}
+	s.OptIn, err = r.snapshotReleases(ctx, class)
+	return err
+}
+
+func (r *round) doContent(ctx context.Context, s contentObservation, what step) (time.Duration, error) {
+	switch what {
+	case stepClearLoss:
+		return 0, r.patchContent(ctx, s.C, map[string]any{"annotations": map[string]any{api.AnnotationLostSince: nil}})
+	case stepMark:
+		return 0, r.patchContent(ctx, s.C, map[string]any{"annotations": map[string]any{api.AnnotationLostSince: noteAt(s.Now, s.C.CreationTimestamp.Time, s.lost).Format(time.RFC3339)}})
+	case stepReport:
+		wait := reportAgain
+		if due := releaseAt(s.Marked, s.Began, s.Grace); due.After(s.Now) {
+			wait = max(time.Second, due.Sub(s.Now))
+		}
+		if s.Bound == nil {
+			return wait, nil // no owner is left to inform
+		}
+		return wait, r.reportSnapshot(ctx, s, corev1.EventTypeWarning, api.ReasonSnapshotLost, fmt.Sprintf(
+			"%s. Snapshot %s is on it and is available again when it returns. If it does not return, delete this VolumeSnapshot. "+
+				"nodelvm-controller deletes those of VolumeSnapshotClasses with the annotation %s: %s, %s after the loss.", s.Loss, s.C.Status.SnapshotHandle, api.AnnotationOnNodeLoss, api.OnNodeLossRelease, s.Grace))
+	case stepReportBroken:
+		return reportAgain, r.reportBroken(ctx, api.ReasonSnapshotMismatch, corev1.ObjectReference{
+			APIVersion: kubeclient.SnapshotVersion.String(), Kind: kubeclient.KindContent, Name: s.C.Name, UID: s.C.UID}, s.broken)
+	case stepDeleteClaim:
+		return reportAgain, r.deleteSnapshot(ctx, s) // the watch brings the end of the content, unless it is retained
+	case stepRemoveFinalizer:
+		finalizers := slices.DeleteFunc(slices.Clone(s.C.Finalizers), func(f string) bool { return f == finalizerContent })
+		r.Log.InfoContext(ctx, "removed the finalizer that the lost node would have removed", "content", s.C.Name, "node", s.Loss.node)
+		return 0, r.patchContent(ctx, s.C, map[string]any{"finalizers": finalizers})
+	default:
+		return 0, nil
+	}
+}
+
+// deleteSnapshot deletes the VolumeSnapshot; the snapshot controller then deletes the content.
+func (r *round) deleteSnapshot(ctx context.Context, s contentObservation) error {
+	err := remove(ctx, r.Client.Snapshots, "volumesnapshots", s.Bound, nil)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot delete snapshot %s: %w", s.C.SnapshotKey(), err)
+	}
+	return r.reportSnapshot(ctx, s, corev1.EventTypeNormal, api.ReasonSnapshotDeleted, fmt.Sprintf(
+		"%s for more than %s: nodelvm-controller deletes this snapshot, as its class demands; %s stays on its disks", s.Loss, s.Grace, s.C.Status.SnapshotHandle))
+}
+
+func (r *round) reportSnapshot(ctx context.Context, s contentObservation, kind, reason, message string) error {
+	ref := s.C.Spec.VolumeSnapshotRef
+	r.Log.InfoContext(ctx, message, "snapshot", s.C.SnapshotKey(), "node", s.Loss.node, "reason", reason)
+	return r.Events.Record(ctx, kubeclient.Event{About: corev1.ObjectReference{
+		APIVersion: kubeclient.SnapshotVersion.String(), Kind: kubeclient.KindSnapshot, Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID,
+	}, Kind: kind, Reason: reason, Message: message})
+}
+
+// patchContent changes the metadata of a content; if the content has changed since it was read, the error is a conflict.
+func (r *round) patchContent(ctx context.Context, c *kubeclient.Content, metadata map[string]any) error {
+	metadata["resourceVersion"] = c.ResourceVersion
+	err := kubeclient.PatchBy(ctx, r.Client.Snapshots, "volumesnapshotcontents", "", c.Name, "", map[string]any{"metadata": metadata}, &kubeclient.Content{})
+	if kubeclient.UnlessNotFound(err) != nil {
+		return fmt.Errorf("change VolumeSnapshotContent %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// snapshotReleases reports whether a VolumeSnapshotClass says release.
+func (r *round) snapshotReleases(ctx context.Context, name string) (bool, error) {
+	var class kubeclient.SnapshotClass
+	if _, err := kubeclient.Get(ctx, r.Client.Snapshots, "volumesnapshotclasses", "", name, &class); err != nil {
+		return false, fmt.Errorf("cannot read VolumeSnapshotClass %s: %w", name, err)
+	}
+	return api.ReleasesOnNodeLoss(class.Driver, class.Annotations), nil
+}
