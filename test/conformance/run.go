@@ -22,7 +22,6 @@ type Options struct {
 	Only  *regexp.Regexp // matches class and text, "thin External Storage ..."; nil means all claimed specs
 	Jobs  int            // number of concurrent shards
 	Limit time.Duration  // for a spec
-	For   time.Duration  // after this time Run starts no further shard; 0 means no limit
 	Out   io.Writer
 }
 
@@ -42,9 +41,6 @@ func Run(ctx context.Context, opt Options) (Summary, error) {
 		return Summary{}, err
 	}
 	r := runner{Options: opt, suite: s, results: done}
-	if opt.For > 0 {
-		r.until = time.Now().Add(opt.For)
-	}
 	err = r.runAll(ctx, makeShards(r.todo(all)))
 	return Summary{all, r.results}, err
 }
@@ -94,7 +90,6 @@ func (s suite) listAll(ctx context.Context, dir string) ([]Spec, error) {
 type runner struct {
 	Options
 	suite suite
-	until time.Time // after this time it starts no further shard; zero means no limit
 
 	mu      sync.Mutex
 	results results // guarded by mu while shards run
@@ -133,9 +128,6 @@ func (r *runner) runSome(ctx context.Context, shards []shard, jobs, total int) e
 			for s := range queue {
 				if ctx.Err() != nil {
 					errs[i] = ctx.Err()
-					return
-				}
-				if !r.until.IsZero() && time.Now().After(r.until) {
 					return
 				}
 				errs[i] = errors.Join(errs[i], r.runShard(ctx, s, total))

@@ -2,10 +2,8 @@ package conformance
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 
-	"github.com/onsi/ginkgo/v2/reporters"
 	"github.com/onsi/ginkgo/v2/types"
 )
 
@@ -111,30 +109,4 @@ func ExclusionTable(specs []Spec) string {
 		fmt.Fprintf(&b, "%s |\n", e.Reason)
 	}
 	return b.String()
-}
-
-// WriteJUnit writes one JUnit file for all specs to dir, and returns its path. Excluded specs are skipped in it.
-func (s Summary) WriteJUnit(dir string) (string, error) {
-	report := types.Report{SuiteDescription: "Kubernetes' external storage suite"}
-	for _, spec := range s.Specs {
-		r, found := s.results[spec]
-		switch i := exclusionOf(spec); {
-		case i >= 0:
-			r = notRun(spec, Exclusions[i].Reason)
-		case !found:
-			r = notRun(spec, "not run yet")
-		}
-		r.ContainerHierarchyTexts = append([]string{spec.Class}, r.ContainerHierarchyTexts...)
-		r.ContainerHierarchyLabels = append([][]string{nil}, r.ContainerHierarchyLabels...)
-		report.SpecReports = append(report.SpecReports, r)
-	}
-	file := filepath.Join(dir, "junit.xml")
-	return file, reporters.GenerateJUnitReport(report, file)
-}
-
-func notRun(spec Spec, why string) types.SpecReport {
-	return types.SpecReport{
-		LeafNodeType: types.NodeTypeIt, LeafNodeText: spec.Text,
-		State: types.SpecStateSkipped, Failure: types.Failure{Message: why},
-	}
 }

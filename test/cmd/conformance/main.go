@@ -48,11 +48,10 @@ func newCommand() *cobra.Command {
 			return run(c.Context(), opt, asIs)
 		},
 	}
-	c.Flags().StringVar(&opt.Dir, "dir", "", "folder of the results, logs and reports")
+	c.Flags().StringVar(&opt.Dir, "dir", "", "folder of the results and logs")
 	c.Flags().StringVar(&only, "only", "", "run only what this regular expression finds in \"CLASS TEXT\"")
 	c.Flags().IntVar(&opt.Jobs, "jobs", 2, "how many specs run at the same time")
 	c.Flags().DurationVar(&opt.Limit, "limit", 15*time.Minute, "time for a spec")
-	c.Flags().DurationVar(&opt.For, "for", 0, "begin nothing further after this time; a later run goes on (default: run all)")
 	c.Flags().BoolVar(&asIs, "as-is", false, "install nothing: the lab is up, with the driver that is meant")
 	_ = c.MarkFlagRequired("dir")
 	return c
@@ -84,22 +83,18 @@ func run(ctx context.Context, opt conformance.Options, asIs bool) (err error) {
 	if len(summary.Specs) == 0 {
 		return err
 	}
-	return errors.Join(err, report(summary, opt.Dir))
+	return errors.Join(err, report(summary))
 }
 
 // report prints the results, and fails unless every claimed spec has passed.
-func report(s conformance.Summary, dir string) error {
-	junit, err := s.WriteJUnit(dir)
-	if err != nil {
-		return err
-	}
+func report(s conformance.Summary) error {
 	claimed := s.Claimed()
 	missing := s.NotPassed(claimed)
 	for _, paragraph := range missing {
 		fmt.Printf("\n%s\n", paragraph)
 	}
-	fmt.Printf("\n%s\n%s\n%d specs of the suite, %d claimed. JUnit: %s\n",
-		s.Table(), conformance.ExclusionTable(s.Specs), len(s.Specs), len(claimed), junit)
+	fmt.Printf("\n%s\n%s\n%d specs of the suite, %d claimed\n",
+		s.Table(), conformance.ExclusionTable(s.Specs), len(s.Specs), len(claimed))
 	if len(missing) > 0 {
 		return fmt.Errorf("%d of %d claimed specs have not passed", len(missing), len(claimed))
 	}
