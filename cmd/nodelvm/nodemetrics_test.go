@@ -20,7 +20,7 @@ func entry(lv, cluster, state string) report.Volume {
 	return report.Volume{ID: testGroup + "/" + lv, Group: "vg", LV: lv, Name: lv, Claim: "shop/" + lv, Cluster: cluster, State: state, Size: 1000}
 }
 
-// TestNodeMetrics: every figure of the document has its series, once. Only the ready volumes of this cluster have series of their own.
+// TestNodeMetrics: every figure of the document has its series, once. Of volumes, only the ready ones of this cluster have series.
 func TestNodeMetrics(t *testing.T) {
 	used, ready := lvm.Bytes(300), string(lvm.StateReady)
 	thin, hung, btrfs, unclaimed := entry("thin", "ours", ready), entry("hung", "ours", ready), entry("btrfs", "ours", ready), entry("raw", "ours", ready)
