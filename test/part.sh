@@ -135,6 +135,7 @@ unit() {
 	for folder in . deploy/image test test/vet; do
 		go_test "$folder" "$(name_of "$folder")" pkgname -count=1 ./... || bad=1
 	done
+	go_test . onecall testname -tags onecall -count=1 -run '^TestFilesOfOneCall$' ./cmd/nodelvm || bad=1
 	return $bad
 }
 

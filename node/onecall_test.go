@@ -1,0 +1,34 @@
+package node
+
+import (
+	"os"
+	"testing"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+)
+
+// TestOneStage stages one new volume with a file system. TestFilesOfOneCall (cmd/nodelvm) runs it alone, with and without the
+// call, and compares the counters: so nothing happens after the call, and the host stays open.
+func TestOneStage(t *testing.T) {
+	host := lvmtest.NewNode(lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{40 * lvm.GiB}}).Host(lvm.Config{Cluster: "cluster-1", Node: "node-1"})
+	if err := host.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v, err := host.Create(t.Context(), lvm.Spec{Name: "pvc-1", Class: lvm.Class{Group: "vg"}, Required: lvm.GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFake()
+	f.content.Marked = true
+	s := New(Config{NodeName: "node-1", Devices: host, Encryption: &f.luks, Tools: f, Mounts: f, MountedFileSystems: f, BlockDevices: f})
+	req := stageOf(request(attribute(api.AttributeUUID, v.UUID)))
+	req.VolumeId = v.ID.String()
+	if os.Getenv("WITHOUT_CALL") != "" {
+		return
+	}
+	if _, err := s.NodeStageVolume(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+}
