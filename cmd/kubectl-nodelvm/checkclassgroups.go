@@ -36,27 +36,27 @@ func checkClassGroups(f *facts, found func(where, what, fix string)) {
 	for _, o := range slices.SortedFunc(maps.Keys(obstacles), obstacle.compare) {
 		found(o.node, fmt.Sprintf("no capacity for %s: %s", classWords(obstacles[o]), o.text), "resolve that, or ignore it if other nodes serve these claims")
 	}
-	silent := f.silentNodes()
+	unread := f.incompleteNodes()
 	for _, group := range slices.Sorted(maps.Keys(missing)) {
 		what, fix := fmt.Sprintf("the volume group %q", group),
 			"create a volume group of that name on a node (vgcreate --metadatasize 64m --setautoactivation n "+printable.ShellWord(group)+" DISK...), or set another one in the class"
 		if tag, isTag := strings.CutPrefix(group, "@"); isTag {
 			what, fix = fmt.Sprintf("a volume group with the LVM tag %q", tag), "add the tag to a volume group (vgchange --addtag "+printable.ShellWord(tag)+" GROUP), or set another one in the class"
 		}
-		what = fmt.Sprintf("none of the %d nodes that report their groups has %s: claims stay Pending", asked, what)
+		none, effect := fmt.Sprintf("none of the %d nodes that report their groups has ", asked), ": claims stay Pending"
 		if asked == 1 {
-			what = strings.Replace(what, "none of the 1 nodes that report their groups has", "the only node that reports its groups does not have", 1)
+			none = "the only node that reports its groups does not have "
 		}
-		if len(silent) > 0 {
-			what = strings.Replace(what, ": claims stay Pending", "; whether "+nodeWords(silent)+" has it is unknown", 1)
-			fix = "first find out why " + nodeWords(silent) + " reports nothing; if no node has it: " + fix
+		if len(unread) > 0 {
+			effect = "; whether " + nodeWords(unread) + " has it is unknown"
+			fix = "first find out why " + nodeWords(unread) + " reports nothing; if no node has it: " + fix
 		}
-		found(classWords(missing[group]), what, fix)
+		found(classWords(missing[group]), none+what+effect, fix)
 	}
 }
 
-// silentNodes returns the nodes whose driver does not report all that is on their disks.
-func (f *facts) silentNodes() (names []string) {
+// incompleteNodes returns the nodes whose driver does not report all that is on their disks.
+func (f *facts) incompleteNodes() (names []string) {
 	for _, a := range f.answers {
 		if a.incomplete() != "" && !slices.Contains(names, a.node) {
 			names = append(names, a.node)

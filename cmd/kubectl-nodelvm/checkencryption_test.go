@@ -1,13 +1,10 @@
 package main
 
 import (
-	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/nodelvm/nodelvm/api"
 )
@@ -34,23 +31,10 @@ func TestEncryptedClassesOfThePolicy(t *testing.T) {
 
 // TestKeyPolicyOfTheManifest: the released policy has the variable, and it lists no class.
 func TestKeyPolicyOfTheManifest(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/nodelvm.yaml")
-	if err != nil {
-		t.Fatal(err)
+	policy := shipped[admissionv1.ValidatingAdmissionPolicy](t, "ValidatingAdmissionPolicy", restrictionPolicy)
+	if p := parseKeyPolicy(&policy); p == nil || len(p.classes) > 0 {
+		t.Errorf("the policy names %v", p)
 	}
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		var policy admissionv1.ValidatingAdmissionPolicy
-		if err := yaml.Unmarshal([]byte(document), &policy); err != nil {
-			t.Fatal(err)
-		}
-		if policy.Kind == "ValidatingAdmissionPolicy" && policy.Name == restrictionPolicy {
-			if p := parseKeyPolicy(&policy); p == nil || len(p.classes) > 0 {
-				t.Errorf("the policy names %v", p)
-			}
-			return
-		}
-	}
-	t.Errorf("the manifest has no policy %s", restrictionPolicy)
 }
 
 // TestEncryptedClassesThatAreAdmitted: a class that the policy names, any class without the policy, and an unencrypted class have
@@ -66,8 +50,8 @@ func TestEncryptedClassesThatAreAdmitted(t *testing.T) {
 	} {
 		f := sound()
 		change(f)
-		if told := examine(f); len(told.Findings) > 0 {
-			t.Errorf("%s: %+v", what, told.Findings)
+		if found := examine(f).Findings; len(found) > 0 {
+			t.Errorf("%s: %+v", what, found)
 		}
 	}
 }

@@ -1,17 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 )
@@ -38,32 +33,6 @@ func TestFaultOfKey(t *testing.T) {
 	}
 }
 
-// secretAPI serves Secrets by their path, and forbids those of the namespace "closed". It counts requests.
-func secretAPI(t *testing.T, secrets map[string]corev1.Secret) (c *cluster, requests *int) {
-	t.Helper()
-	requests = new(int)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		*requests++
-		w.Header().Set("Content-Type", "application/json")
-		secret, exists := secrets[strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/")]
-		switch {
-		case strings.Contains(r.URL.Path, "/closed/"):
-			w.WriteHeader(http.StatusForbidden)
-		case !exists:
-			w.WriteHeader(http.StatusNotFound)
-		default:
-			secret.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}
-			_ = json.NewEncoder(w).Encode(secret)
-		}
-	}))
-	t.Cleanup(server.Close)
-	c, err := newCluster(&rest.Config{Host: server.URL}, 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c, requests
-}
-
 // encryptedVolume returns a bound volume whose key is in NAMESPACE/CLAIM-key.
 func encryptedVolume(n int, namespace, claim string) corev1.PersistentVolume {
 	pv := volume(fmt.Sprintf("pvc-%d", n), "node-1", vg1, "shop/"+claim, "1Gi")
@@ -76,10 +45,11 @@ func encryptedVolume(n int, namespace, claim string) corev1.PersistentVolume {
 
 // TestKeySecrets: doctor reads each Secret once, reports those that do not work, and says what it may not read.
 func TestKeySecrets(t *testing.T) {
-	c, requests := secretAPI(t, map[string]corev1.Secret{
-		"shop/secrets/good-key":  {Data: map[string][]byte{"key": []byte("0123456789abcdefghijklmnopqrstuvwxyz")}},
-		"shop/secrets/bytes-key": {Data: map[string][]byte{"key": {0xff}}},
-	})
+	secret := func(key string) corev1.Secret {
+		return corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, Data: map[string][]byte{"key": []byte(key)}}
+	}
+	c, asked := apiServer(t, map[string]any{"/api/v1/namespaces/shop/secrets/good-key": secret("0123456789abcdefghijklmnopqrstuvwxyz"),
+		"/api/v1/namespaces/shop/secrets/bytes-key": secret("\xff"), "/api/v1/namespaces/shop/secrets/absent-key": nil})
 	f := sound()
 	f.volumes = nil
 	for i, claim := range []string{"good", "bytes", "absent"} {
@@ -87,8 +57,8 @@ func TestKeySecrets(t *testing.T) {
 	}
 	f.volumes = append(f.volumes, encryptedVolume(9, "closed", "other"), volume("pvc-10", "node-1", vg1, "shop/plain", "1Gi"))
 	err := c.readKeySecrets(t.Context(), f)
-	if err == nil || *requests != 4 {
-		t.Errorf("%d requests, %v", *requests, err)
+	if err == nil || len(asked()) != 4 {
+		t.Errorf("%v, asked %q", err, asked())
 	}
 	if len(f.keyFaults) != 2 || f.keyFaults[0].secret != "shop/bytes-key" || f.keyFaults[1].secret != "shop/absent-key" || !strings.Contains(f.keyFaults[1].what, "does not exist") {
 		t.Errorf("%+v", f.keyFaults)
@@ -97,17 +67,18 @@ func TestKeySecrets(t *testing.T) {
 
 // TestKeySecretsAreBounded: of many Secrets doctor reads those of starting pods first, and says that it did not read all.
 func TestKeySecretsAreBounded(t *testing.T) {
-	c, requests := secretAPI(t, map[string]corev1.Secret{})
+	secrets := map[string]any{}
+	c, asked := apiServer(t, secrets)
 	f := &facts{}
 	for i := range maxSecrets + 1 {
+		secrets[fmt.Sprintf("/api/v1/namespaces/shop/secrets/c%d-key", i)] = nil
 		f.volumes = append(f.volumes, encryptedVolume(i, "shop", fmt.Sprintf("c%d", i)))
 	}
 	last := fmt.Sprintf("c%d", maxSecrets)
-	f.pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Status: corev1.PodStatus{Phase: corev1.PodPending},
-		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: last}}}}}}}
+	f.pods = []corev1.Pod{unscheduled(last, "db")}
 	err := c.readKeySecrets(t.Context(), f)
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("only %d of %d", maxSecrets, maxSecrets+1)) || *requests != maxSecrets {
-		t.Errorf("%d requests, %v", *requests, err)
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("only %d of %d", maxSecrets, maxSecrets+1)) || len(asked()) != maxSecrets {
+		t.Errorf("%d requests, %v", len(asked()), err)
 	}
 	if len(f.keyFaults) == 0 || f.keyFaults[0].secret != "shop/"+last+"-key" {
 		t.Errorf("first %+v", f.keyFaults[:1])

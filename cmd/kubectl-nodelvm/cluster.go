@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,33 +55,50 @@ func (c *cluster) get(ctx context.Context, path string, into runtime.Object) err
 	return c.api.Get().AbsPath(path).Do(ctx).Into(into)
 }
 
+// list reads the objects of a list.
+func list[T any](ctx context.Context, from *rest.Request) ([]T, error) {
+	result := from.Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	text, err := result.Raw()
+	if err != nil {
+		return nil, err
+	}
+	var read struct {
+		Items []T `json:"items"`
+	}
+	if err := json.Unmarshal(text, &read); err != nil {
+		return nil, fmt.Errorf("cannot parse a list of the API server: %w", err)
+	}
+	return read.Items, nil
+}
+
+// all returns the request for all objects of a resource at a path of the API.
+func (c *cluster) all(path string) *rest.Request { return c.api.Get().AbsPath(path) }
+
+// in returns the request for the objects of a resource of the API group "" in a namespace, or in all.
+func (c *cluster) in(namespace, resource string) *rest.Request {
+	return c.api.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource)
+}
+
 // pods lists the pods of one namespace, or of all.
 func (c *cluster) pods(ctx context.Context, namespace string) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	err := c.api.Get().NamespaceIfScoped(namespace, namespace != "").Resource("pods").Do(ctx).Into(&list)
-	return list.Items, err
+	return list[corev1.Pod](ctx, c.in(namespace, "pods"))
 }
 
 // volumes lists the driver's PersistentVolumes.
 func (c *cluster) volumes(ctx context.Context) ([]corev1.PersistentVolume, error) {
-	var list corev1.PersistentVolumeList
-	if err := c.get(ctx, "/api/v1/persistentvolumes", &list); err != nil {
-		return nil, err
-	}
-	var ours []corev1.PersistentVolume
-	for _, pv := range list.Items {
-		if pv.Spec.CSI != nil && pv.Spec.CSI.Driver == api.DriverName {
-			ours = append(ours, pv)
-		}
-	}
-	return ours, nil
+	all, err := list[corev1.PersistentVolume](ctx, c.all("/api/v1/persistentvolumes"))
+	return slices.DeleteFunc(all, func(pv corev1.PersistentVolume) bool {
+		return pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName
+	}), err
 }
 
 // classes lists the driver's storage classes, and those of other drivers.
 func (c *cluster) classes(ctx context.Context) (ours, others []storagev1.StorageClass, err error) {
-	var list storagev1.StorageClassList
-	err = c.get(ctx, "/apis/storage.k8s.io/v1/storageclasses", &list)
-	for _, class := range list.Items {
+	all, err := list[storagev1.StorageClass](ctx, c.all("/apis/storage.k8s.io/v1/storageclasses"))
+	for _, class := range all {
 		if class.Provisioner == api.DriverName {
 			ours = append(ours, class)
 		} else {
@@ -122,25 +140,11 @@ func (c *content) handle() string {
 
 // contents lists the driver's VolumeSnapshotContents; installed is false in a cluster without the snapshot API.
 func (c *cluster) contents(ctx context.Context) (ours []content, installed bool, err error) {
-	text, err := c.api.Get().AbsPath("/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents").Do(ctx).Raw()
+	ours, err = list[content](ctx, c.all("/apis/"+api.SnapshotGroup+"/v1/volumesnapshotcontents"))
 	if apierrors.IsNotFound(err) {
 		return nil, false, nil
 	}
-	if err != nil {
-		return nil, false, err
-	}
-	var list struct {
-		Items []content `json:"items"`
-	}
-	if err := json.Unmarshal(text, &list); err != nil {
-		return nil, true, fmt.Errorf("the list of VolumeSnapshotContents: %w", err)
-	}
-	for _, item := range list.Items {
-		if item.Spec.Driver == api.DriverName {
-			ours = append(ours, item)
-		}
-	}
-	return ours, true, nil
+	return slices.DeleteFunc(ours, func(item content) bool { return item.Spec.Driver != api.DriverName }), err == nil, err
 }
 
 // claimOf returns the claim that a volume names, as "namespace/name"; "" if it names none. Only a volume in the phase Bound is bound to it.

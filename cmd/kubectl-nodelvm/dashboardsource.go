@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	names "k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard"
@@ -35,13 +34,13 @@ func newDashboardSource(c *cluster, namespace string) *dashboardSource {
 
 // Nodes lists the nodes with a driver pod.
 func (s *dashboardSource) Nodes(ctx context.Context) ([]string, error) {
-	list, err := s.cluster.drivers(ctx)
+	drivers, err := s.cluster.drivers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	pods := map[string]corev1.Pod{}
 	var names []string
-	for _, pod := range list {
+	for _, pod := range drivers {
 		node := pod.Spec.NodeName
 		if other, known := pods[node]; node == "" || known && other.Status.Phase == corev1.PodRunning {
 			continue // not scheduled, or the second pod during a rollout
@@ -68,12 +67,9 @@ func (s *dashboardSource) Page(ctx context.Context, node string) (report.Node, e
 
 // Objects lists volumes, and the claims and pods of all namespaces, or of the kubeconfig's if the user may not list all.
 func (s *dashboardSource) Objects(ctx context.Context) (o dashboard.Objects) {
-	limit := func(what string, err error) {
-		o.Limits = append(o.Limits, fmt.Sprintf("%s: %v", what, err))
-	}
 	volumes, err := s.cluster.volumes(ctx)
 	if err != nil {
-		limit("You see no PersistentVolumes, and a bound claim only while a pod runs with it", err)
+		o.Limits = append(o.Limits, fmt.Sprintf("You see no PersistentVolumes, and a bound claim only while a pod runs with it: %v", err))
 	}
 	for _, pv := range volumes {
 		size := pv.Spec.Capacity[corev1.ResourceStorage]
@@ -81,26 +77,15 @@ func (s *dashboardSource) Objects(ctx context.Context) (o dashboard.Objects) {
 			Class: pv.Spec.StorageClassName, Phase: string(pv.Status.Phase), Size: lvm.Bytes(size.Value()),
 			Encryption: pv.Spec.CSI.VolumeAttributes[api.AttributeEncryption], KeySecret: keySecretOf(&pv)})
 	}
-	var claims corev1.PersistentVolumeClaimList
-	if own, err := s.listOrOwn(ctx, "persistentvolumeclaims", &claims); err != nil {
-		limit("You see no claims", err)
-	} else if own {
-		o.Limits = append(o.Limits, "You may not list claims of all namespaces: you see those of the namespace "+s.namespace+".")
-	}
-	var pods corev1.PodList
-	if own, err := s.listOrOwn(ctx, "pods", &pods); err != nil {
-		limit("You see no pods", err)
-	} else if own {
-		o.Limits = append(o.Limits, "You may not list pods of all namespaces: you see those of the namespace "+s.namespace+".")
-	}
-	users := usersOf(pods.Items)
+	claims := listOrOwn[corev1.PersistentVolumeClaim](ctx, s, "persistentvolumeclaims", "claims", &o)
+	users := usersOf(listOrOwn[corev1.Pod](ctx, s, "pods", "pods", &o))
 	o.Pods = map[string][]string{}
 	for claim := range users {
 		for _, u := range users[claim] {
 			o.Pods[claim] = append(o.Pods[claim], u.name)
 		}
 	}
-	for _, claim := range claims.Items {
+	for _, claim := range claims {
 		if mine, ok := dashboardClaim(&claim, users[claim.Namespace+"/"+claim.Name]); ok {
 			o.Claims = append(o.Claims, mine)
 		}
@@ -108,13 +93,21 @@ func (s *dashboardSource) Objects(ctx context.Context) (o dashboard.Objects) {
 	return o
 }
 
-// listOrOwn lists a resource in all namespaces; if that is forbidden, it lists the kubeconfig's namespace and own is true.
-func (s *dashboardSource) listOrOwn(ctx context.Context, resource string, into runtime.Object) (own bool, err error) {
-	err = s.cluster.get(ctx, "/api/v1/"+resource, into)
-	if !apierrors.IsForbidden(err) {
-		return false, err
+// listOrOwn lists a resource in all namespaces; if that is forbidden, in the kubeconfig's namespace. It adds what the user does not see to
+// the limits.
+func listOrOwn[T any](ctx context.Context, s *dashboardSource, resource, what string, o *dashboard.Objects) []T {
+	objects, err := list[T](ctx, s.cluster.in("", resource))
+	own := apierrors.IsForbidden(err)
+	if own {
+		objects, err = list[T](ctx, s.cluster.in(s.namespace, resource))
 	}
-	return true, s.cluster.get(ctx, "/api/v1/namespaces/"+s.namespace+"/"+resource, into)
+	switch {
+	case err != nil:
+		o.Limits = append(o.Limits, fmt.Sprintf("You see no %s: %v", what, err))
+	case own:
+		o.Limits = append(o.Limits, "You may not list "+what+" of all namespaces: you see those of the namespace "+s.namespace+".")
+	}
+	return objects
 }
 
 // dashboardClaim converts a claim; ok is false unless it is the driver's and its node is known without its PersistentVolume.
@@ -137,11 +130,10 @@ const eventsShown = "50"
 
 // Events lists the events about a claim and its pods, the latest first.
 func (s *dashboardSource) Events(ctx context.Context, namespace, claim string, pods []string) (all []dashboard.Event, err error) {
-	list := func(kind, name string) error {
-		var events corev1.EventList
+	add := func(kind, name string) error {
 		selector := fields.Set{"involvedObject.kind": kind, "involvedObject.name": name}.AsSelector().String()
-		err := s.cluster.api.Get().Namespace(namespace).Resource("events").Param("fieldSelector", selector).Param("limit", eventsShown).Do(ctx).Into(&events)
-		for _, e := range events.Items {
+		events, err := list[corev1.Event](ctx, s.cluster.in(namespace, "events").Param("fieldSelector", selector).Param("limit", eventsShown))
+		for _, e := range events {
 			at := cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
 			all = append(all, dashboard.Event{Time: at, Type: e.Type, Reason: e.Reason, Object: kind + " " + name, Message: e.Message, Count: e.Count})
 		}
@@ -152,11 +144,11 @@ func (s *dashboardSource) Events(ctx context.Context, namespace, claim string, p
 			return nil, fmt.Errorf("%q is no name of a namespace or claim", what)
 		}
 	}
-	if err := list("PersistentVolumeClaim", claim); err != nil {
+	if err := add("PersistentVolumeClaim", claim); err != nil {
 		return nil, err
 	}
 	for _, pod := range pods {
-		if err := list("Pod", pod); err != nil {
+		if err := add("Pod", pod); err != nil {
 			return nil, err
 		}
 	}

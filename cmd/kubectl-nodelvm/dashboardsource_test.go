@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -11,13 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 )
 
 // namespacedAPI serves what an API server does to a developer who may read only claims, pods and events of the namespace shop.
-func namespacedAPI(t *testing.T, asked *[]string) *cluster {
+func namespacedAPI(t *testing.T) (c *cluster, asked func() []string) {
 	t.Helper()
 	claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-0",
 		Annotations: map[string]string{api.AnnotationStorageProvisioner: api.DriverName, api.AnnotationSelectedNode: "node-1"}}}
@@ -25,39 +22,19 @@ func namespacedAPI(t *testing.T, asked *[]string) *cluster {
 	bound.Name, bound.Spec.VolumeName = "bound", "pvc-1"
 	foreign := claim
 	foreign.Name, foreign.Annotations = "other", map[string]string{api.AnnotationStorageProvisioner: "another.example", api.AnnotationSelectedNode: "node-1"}
-	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-0"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "data",
-		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-0"}}}}}}
 	event := corev1.Event{Type: "Normal", Reason: "R", LastTimestamp: metav1.NewTime(time.Unix(1, 0))}
-	answers := map[string]any{
+	return apiServer(t, map[string]any{
 		"/api/v1/namespaces/shop/persistentvolumeclaims": corev1.PersistentVolumeClaimList{Items: []corev1.PersistentVolumeClaim{claim, bound, foreign}},
-		"/api/v1/namespaces/shop/pods":                   corev1.PodList{Items: []corev1.Pod{pod}},
+		"/api/v1/namespaces/shop/pods":                   corev1.PodList{Items: []corev1.Pod{userOf("data-0", "db-0")}},
 		"/api/v1/namespaces/shop/events":                 corev1.EventList{Items: []corev1.Event{event}},
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		*asked = append(*asked, r.URL.Path)
-		w.Header().Set("Content-Type", "application/json")
-		answer, may := answers[r.URL.Path]
-		if !may {
-			w.WriteHeader(http.StatusForbidden)
-			answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: "not for you"}
-		}
-		if err := json.NewEncoder(w).Encode(answer); err != nil {
-			t.Error(err)
-		}
-	}))
-	t.Cleanup(server.Close)
-	c, err := newCluster(&rest.Config{Host: server.URL}, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	})
 }
 
 // TestDashboardOfADeveloper: a user who may read one namespace sees its claims and pods, and which lists are incomplete. The node of a bound
 // claim without a running pod is unknown.
 func TestDashboardOfADeveloper(t *testing.T) {
-	var asked []string
-	source := newDashboardSource(namespacedAPI(t, &asked), "shop")
+	c, _ := namespacedAPI(t)
+	source := newDashboardSource(c, "shop")
 	objects := source.Objects(t.Context())
 	if len(objects.Claims) != 1 || objects.Claims[0].Claim != "shop/data-0" || objects.Claims[0].Node != "node-1" {
 		t.Errorf("claims %+v", objects.Claims)
@@ -77,20 +54,20 @@ func TestDashboardOfADeveloper(t *testing.T) {
 
 // TestDashboardEvents: the source reads events of the named objects only, and refuses names that would change the API path.
 func TestDashboardEvents(t *testing.T) {
-	var asked []string
-	source := newDashboardSource(namespacedAPI(t, &asked), "shop")
+	c, asked := namespacedAPI(t)
+	source := newDashboardSource(c, "shop")
 	events, err := source.Events(t.Context(), "shop", "data-0", []string{"db-0"})
 	if err != nil || len(events) != 2 || events[1].Object != "PersistentVolumeClaim data-0" && events[0].Object != "PersistentVolumeClaim data-0" {
 		t.Errorf("events %+v, %v", events, err)
 	}
-	asked = nil
+	before := len(asked())
 	for _, bad := range [][2]string{{"..", "data-0"}, {"a/../../secrets", "data-0"}, {"", "data-0"}, {"shop", ""}, {"shop", "a/b"}} {
 		if events, err := source.Events(t.Context(), bad[0], bad[1], nil); err == nil {
 			t.Errorf("namespace %q, claim %q: events %v", bad[0], bad[1], events)
 		}
 	}
-	if len(asked) > 0 {
-		t.Errorf("the API server was asked for %q", asked)
+	if after := asked()[before:]; len(after) > 0 {
+		t.Errorf("the API server was asked for %q", after)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -37,19 +38,12 @@ const (
 )
 
 func (c *command) disksCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "disks",
-		Short: "List the disks of the volume groups, including lost disks: path, model, serial number, slot, size, use, status",
-		Args:  cobra.NoArgs,
-		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
-			drivers, err := cluster.driversOrNone(cmd.Context())
-			if err != nil {
-				return err
-			}
-			rows := diskRows(cluster.answers(cmd.Context(), drivers, nil))
-			return printRows(&c.settings, cmd.OutOrStdout(), rows, diskTable(rows, time.Now(), c.settings.wide()))
-		}),
-	}
+	return rowsCommand(c, "disks", "List the disks of the volume groups, including lost disks: path, model, serial number, slot, size, use, status",
+		func(ctx context.Context, cluster *cluster, _ string) ([]diskRow, *table, error) {
+			answers, err := cluster.allAnswers(ctx)
+			rows := diskRows(answers)
+			return rows, diskTable(rows, time.Now(), c.settings.wide()), err
+		})
 }
 
 // diskRows lists the disks of all nodes. A node with an incomplete report has a row that says why.

@@ -22,11 +22,8 @@ const (
 
 // drivers lists the driver's pods.
 func (c *cluster) drivers(ctx context.Context) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	if err := c.api.Get().AbsPath("/api/v1/pods").Param("labelSelector", driverPods).Do(ctx).Into(&list); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !isDriver(&pod.Spec) }), nil
+	pods, err := list[corev1.Pod](ctx, c.in("", "pods").Param("labelSelector", driverPods))
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !isDriver(&pod.Spec) }), err
 }
 
 // isDriver reports whether a pod with the driver's labels may be the driver: it is privileged on the host, and has the directory of

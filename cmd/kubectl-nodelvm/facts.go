@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,14 +79,12 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	read(theDaemonSets, c.readDaemonSet(ctx, f))
 	read("Deployments", c.readControllers(ctx, f))
 	read(theCSINodes, c.readCSINodes(ctx, f))
-	var capacities storagev1.CSIStorageCapacityList
-	read(theCapacities, c.get(ctx, "/apis/storage.k8s.io/v1/csistoragecapacities", &capacities))
-	f.capacities = capacities.Items
+	f.capacities, err = list[storagev1.CSIStorageCapacity](ctx, c.all("/apis/storage.k8s.io/v1/csistoragecapacities"))
+	read(theCapacities, err)
 	read("nodes, claims, pods and VolumeSnapshots", c.readClaims(ctx, f, ""))
 	read("the Secrets of encrypted volumes", c.readKeySecrets(ctx, f))
-	var budgets policyv1.PodDisruptionBudgetList
-	read("PodDisruptionBudgets", c.get(ctx, "/apis/policy/v1/poddisruptionbudgets", &budgets))
-	f.budgets = budgets.Items
+	f.budgets, err = list[policyv1.PodDisruptionBudget](ctx, c.all("/apis/policy/v1/poddisruptionbudgets"))
+	read("PodDisruptionBudgets", err)
 	f.denied, err = c.deniedRights(ctx, f)
 	read("the rights of the driver's account", err)
 	f.answers = c.answers(ctx, f.drivers, f.classes)
@@ -126,22 +125,20 @@ func (c *cluster) gatherOf(ctx context.Context, namespace string) (*facts, error
 	return f, nil
 }
 
-func (c *cluster) readCSINodes(ctx context.Context, f *facts) error {
-	var nodes storagev1.CSINodeList
-	err := c.get(ctx, "/apis/storage.k8s.io/v1/csinodes", &nodes)
-	f.csiNodes = nodes.Items
+func (c *cluster) readCSINodes(ctx context.Context, f *facts) (err error) {
+	f.csiNodes, err = list[storagev1.CSINode](ctx, c.all("/apis/storage.k8s.io/v1/csinodes"))
 	return err
 }
 
 // readClaims reads the nodes, and the claims, pods and snapshots of a namespace, or of all: together they explain why claims wait. It sets
 // none of them if it cannot read one.
 func (c *cluster) readClaims(ctx context.Context, f *facts, namespace string) error {
-	var claims corev1.PersistentVolumeClaimList
-	if err := c.api.Get().NamespaceIfScoped(namespace, namespace != "").Resource("persistentvolumeclaims").Do(ctx).Into(&claims); err != nil {
+	claims, err := list[corev1.PersistentVolumeClaim](ctx, c.in(namespace, "persistentvolumeclaims"))
+	if err != nil {
 		return err
 	}
-	var nodes corev1.NodeList
-	if err := c.get(ctx, "/api/v1/nodes", &nodes); err != nil {
+	nodes, err := list[corev1.Node](ctx, c.in("", "nodes"))
+	if err != nil {
 		return err
 	}
 	pods, err := c.pods(ctx, namespace)
@@ -152,7 +149,7 @@ func (c *cluster) readClaims(ctx context.Context, f *facts, namespace string) er
 	if err != nil {
 		return err
 	}
-	f.nodes, f.claims, f.pods, f.snapshots = nodes.Items, claims.Items, pods, snapshots
+	f.nodes, f.claims, f.pods, f.snapshots = nodes, claims, pods, snapshots
 	return nil
 }
 
@@ -167,27 +164,19 @@ func (c *cluster) readDriver(ctx context.Context, f *facts) error {
 
 // readDaemonSet needs f.drivers.
 func (c *cluster) readDaemonSet(ctx context.Context, f *facts) error {
-	var list appsv1.DaemonSetList
-	if err := c.api.Get().AbsPath("/apis/apps/v1/daemonsets").Param("labelSelector", driverPods).Do(ctx).Into(&list); err != nil {
+	sets, err := list[appsv1.DaemonSet](ctx, c.all("/apis/apps/v1/daemonsets").Param("labelSelector", driverPods))
+	if err != nil {
 		return err
 	}
-	var err error
-	f.daemonSet, err = driverSet(list.Items, f.drivers)
+	f.daemonSet, err = driverSet(sets, f.drivers)
 	return err
 }
 
 // readControllers finds the snapshot-controllers by their image, because each installation may use another name.
 func (c *cluster) readControllers(ctx context.Context, f *facts) error {
-	var list appsv1.DeploymentList
-	if err := c.get(ctx, "/apis/apps/v1/deployments", &list); err != nil {
-		return err
-	}
-	for _, d := range list.Items {
-		if snapshotController(&d) != nil {
-			f.controllers = append(f.controllers, d)
-		}
-	}
-	return nil
+	all, err := list[appsv1.Deployment](ctx, c.all("/apis/apps/v1/deployments"))
+	f.controllers = slices.DeleteFunc(all, func(d appsv1.Deployment) bool { return snapshotController(&d) == nil })
+	return err
 }
 
 // snapshotController returns the snapshot-controller's container in a Deployment, or nil if there is none.

@@ -87,7 +87,7 @@ func newCommand() (*command, *cobra.Command) {
 	flags.StringVar(&rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "path of the kubeconfig file (default: KUBECONFIG, or ~/.kube/config)")
 	bindConnection(overrides, flags)
 	c.settings.bind(root)
-	root.AddCommand(c.nodesCommand(), ofAllNamespaces(c.volumesCommand()), c.disksCommand(), ofAllNamespaces(c.snapshotsCommand()), ofAllNamespaces(c.orphansCommand()), c.drainCheckCommand(),
+	root.AddCommand(c.nodesCommand(), c.volumesCommand(), c.disksCommand(), c.snapshotsCommand(), c.orphansCommand(), c.drainCheckCommand(),
 		c.whyCommand(), c.doctorCommand(), c.dashboardCommand(), c.versionCommand())
 	root.SetOut(os.Stdout)
 	return c, root
@@ -132,9 +132,21 @@ func (c *command) connect() (*cluster, error) {
 	return newCluster(config, c.settings.nodeTimeout)
 }
 
-// ofAllNamespaces adds kubectl's flag -A to a command that lists objects of namespaces. Without -n that is the default.
-func ofAllNamespaces(cmd *cobra.Command) *cobra.Command {
+// rowsCommand returns a subcommand that reads rows and prints them as a table. The namespace is "" for all: with kubectl's flag -A, or without -n.
+func rowsCommand[R any](c *command, use, short string, read func(ctx context.Context, cluster *cluster, namespace string) ([]R, *table, error)) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs}
 	cmd.Flags().BoolP(allNamespaces, "A", false, "list the objects of all namespaces, as without --namespace")
+	cmd.RunE = c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
+		namespace, err := c.namespace(cmd)
+		if err != nil {
+			return err
+		}
+		rows, t, err := read(cmd.Context(), cluster, namespace)
+		if err != nil {
+			return err
+		}
+		return printRows(&c.settings, cmd.OutOrStdout(), rows, t)
+	})
 	return cmd
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,19 +30,19 @@ func inOneNamespace(err error) error {
 
 // claimRows returns the rows of a namespace's claims. It reads only objects of that namespace.
 func (c *cluster) claimRows(ctx context.Context, namespace string) ([]volumeRow, error) {
-	var claims corev1.PersistentVolumeClaimList
-	if err := c.api.Get().Namespace(namespace).Resource("persistentvolumeclaims").Do(ctx).Into(&claims); err != nil {
+	claims, err := list[corev1.PersistentVolumeClaim](ctx, c.in(namespace, "persistentvolumeclaims"))
+	if err != nil {
 		return nil, err
 	}
 	pods, err := c.pods(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	var events corev1.EventList
-	if err := c.api.Get().Namespace(namespace).Resource("events").Param("fieldSelector", "involvedObject.kind=PersistentVolumeClaim").Do(ctx).Into(&events); err != nil && !apierrors.IsForbidden(err) {
+	events, err := list[corev1.Event](ctx, c.in(namespace, "events").Param("fieldSelector", "involvedObject.kind=PersistentVolumeClaim"))
+	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
-	return claimRowsOf(claims.Items, usersOf(pods), events.Items), nil
+	return claimRowsOf(claims, usersOf(pods), events), nil
 }
 
 // claimRowsOf builds the rows of the driver's claims from a namespace's objects, ordered by name.
@@ -112,22 +111,10 @@ type namespaceSnapshot struct {
 // namespaceSnapshots lists the VolumeSnapshots of a namespace, or of all. It includes those of other drivers: only their classes,
 // which are cluster-scoped, name the driver.
 func (c *cluster) namespaceSnapshots(ctx context.Context, namespace string) ([]namespaceSnapshot, error) {
-	path := "/apis/snapshot.storage.k8s.io/v1"
+	path := "/apis/" + api.SnapshotGroup + "/v1"
 	if namespace != "" {
 		path += "/namespaces/" + namespace
 	}
-	text, err := c.api.Get().AbsPath(path + "/volumesnapshots").Do(ctx).Raw()
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var list struct {
-		Items []namespaceSnapshot `json:"items"`
-	}
-	if err := json.Unmarshal(text, &list); err != nil {
-		return nil, fmt.Errorf("the list of VolumeSnapshots: %w", err)
-	}
-	return list.Items, nil
+	snapshots, err := list[namespaceSnapshot](ctx, c.all(path+"/volumesnapshots"))
+	return snapshots, ignoreNotFound(err)
 }

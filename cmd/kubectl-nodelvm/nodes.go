@@ -40,18 +40,11 @@ type groupReport struct {
 }
 
 func (c *command) nodesCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "nodes",
-		Short: "List the volume groups of each node: size, free space, maximum volume size (-o wide: by storage class), conditions",
-		Args:  cobra.NoArgs,
-		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
-			reports, err := cluster.nodeReports(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return printRows(&c.settings, cmd.OutOrStdout(), reports, nodeTable(reports, c.settings.wide()))
-		}),
-	}
+	return rowsCommand(c, "nodes", "List the volume groups of each node: size, free space, maximum volume size (-o wide: by storage class), conditions",
+		func(ctx context.Context, cluster *cluster, _ string) ([]nodeReport, *table, error) {
+			reports, err := cluster.nodeReports(ctx)
+			return reports, nodeTable(reports, c.settings.wide()), err
+		})
 }
 
 func (c *cluster) nodeReports(ctx context.Context) ([]nodeReport, error) {

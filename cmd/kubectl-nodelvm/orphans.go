@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -25,24 +26,12 @@ const reasonUnknown report.Reason = "unknown"
 const comparisonLasts = 2 * time.Hour
 
 func (c *command) orphansCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "orphans",
-		Short: "List the volumes and snapshots on the nodes that no object in the cluster refers to; removes nothing",
-		Args:  cobra.NoArgs,
-		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
-			namespace, err := c.namespace(cmd)
-			if err != nil {
-				return err
-			}
-			drivers, err := cluster.driversOrNone(cmd.Context())
-			if err != nil {
-				return err
-			}
-			answers := cluster.answers(cmd.Context(), drivers, nil)
+	return rowsCommand(c, "orphans", "List the volumes and snapshots on the nodes that no object in the cluster refers to; removes nothing",
+		func(ctx context.Context, cluster *cluster, namespace string) ([]orphanRow, *table, error) {
+			answers, err := cluster.allAnswers(ctx)
 			rows := ofNamespace(orphanRows(answers), namespace)
-			return printRows(&c.settings, cmd.OutOrStdout(), rows, orphanTable(rows, firstComparison(answers), c.settings.wide()))
-		}),
-	}
+			return rows, orphanTable(rows, firstComparison(answers), c.settings.wide()), err
+		})
 }
 
 // orphanRows lists what the drivers report, ordered by node. A driver that may not know all of it has a row that says why.

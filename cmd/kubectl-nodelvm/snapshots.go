@@ -38,23 +38,13 @@ func (r snapshotRow) object() string {
 }
 
 func (c *command) snapshotsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "snapshots",
-		Aliases: []string{"snapshot"},
-		Short:   "List the snapshots with the claim that they were taken of, node, size, age and status (--namespace: only those of one namespace)",
-		Args:    cobra.NoArgs,
-		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
-			namespace, err := c.namespace(cmd)
-			if err != nil {
-				return err
-			}
-			rows, err := cluster.snapshotRows(cmd.Context(), namespace)
-			if err != nil {
-				return err
-			}
-			return printRows(&c.settings, cmd.OutOrStdout(), rows, snapshotTable(rows, time.Now(), c.settings.wide()))
-		}),
-	}
+	cmd := rowsCommand(c, "snapshots", "List the snapshots with the claim that they were taken of, node, size, age and status (--namespace: only those of one namespace)",
+		func(ctx context.Context, cluster *cluster, namespace string) ([]snapshotRow, *table, error) {
+			rows, err := cluster.snapshotRows(ctx, namespace)
+			return rows, snapshotTable(rows, time.Now(), c.settings.wide()), err
+		})
+	cmd.Aliases = []string{"snapshot"}
+	return cmd
 }
 
 func (c *cluster) snapshotRows(ctx context.Context, namespace string) ([]snapshotRow, error) {

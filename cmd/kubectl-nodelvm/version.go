@@ -32,7 +32,9 @@ func (c *command) versionCommand() *cobra.Command {
 			v := versions{Plugin: version, Drivers: []driverVersion{}}
 			cluster, err := c.connect()
 			if err == nil {
-				v.Drivers, err = cluster.driverVersions(cmd)
+				var answers []answer
+				answers, err = cluster.allAnswers(cmd.Context())
+				v.Drivers = driverVersionsOf(answers)
 			}
 			if failed := c.settings.print(cmd.OutOrStdout(), v, v.write); failed != nil {
 				return failed
@@ -40,14 +42,6 @@ func (c *command) versionCommand() *cobra.Command {
 			return err
 		},
 	}
-}
-
-func (c *cluster) driverVersions(cmd *cobra.Command) ([]driverVersion, error) {
-	drivers, err := c.driversOrNone(cmd.Context())
-	if err != nil {
-		return []driverVersion{}, err
-	}
-	return driverVersionsOf(c.answers(cmd.Context(), drivers, nil)), nil
 }
 
 func driverVersionsOf(answers []answer) []driverVersion {

@@ -50,23 +50,13 @@ func (r volumeRow) object() string {
 }
 
 func (c *command) volumesCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "volumes",
-		Aliases: []string{"volume", "vol"},
-		Short:   "List the volumes with claim, pods, node, class, size, use, age and status (--namespace: only those of one namespace)",
-		Args:    cobra.NoArgs,
-		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, _ []string) error {
-			namespace, err := c.namespace(cmd)
-			if err != nil {
-				return err
-			}
-			rows, err := cluster.volumeRows(cmd.Context(), namespace)
-			if err != nil {
-				return err
-			}
-			return printRows(&c.settings, cmd.OutOrStdout(), rows, volumeTable(rows, time.Now(), c.settings.wide()))
-		}),
-	}
+	cmd := rowsCommand(c, "volumes", "List the volumes with claim, pods, node, class, size, use, age and status (--namespace: only those of one namespace)",
+		func(ctx context.Context, cluster *cluster, namespace string) ([]volumeRow, *table, error) {
+			rows, err := cluster.volumeRows(ctx, namespace)
+			return rows, volumeTable(rows, time.Now(), c.settings.wide()), err
+		})
+	cmd.Aliases = []string{"volume", "vol"}
+	return cmd
 }
 
 // errNoDriver is returned for a cluster without nodelvm.
@@ -78,6 +68,12 @@ func (c *cluster) driversOrNone(ctx context.Context) ([]corev1.Pod, error) {
 		err = errNoDriver
 	}
 	return pods, err
+}
+
+// allAnswers reads the status page of each node, without the capacity for classes.
+func (c *cluster) allAnswers(ctx context.Context) ([]answer, error) {
+	drivers, err := c.driversOrNone(ctx)
+	return c.answers(ctx, drivers, nil), err
 }
 
 func (c *cluster) volumeRows(ctx context.Context, namespace string) ([]volumeRow, error) {
