@@ -172,22 +172,20 @@ func checkRegistration(f *facts, found func(where, what, fix string)) {
 }
 
 // checkPropagation checks whether the driver's mounts propagate to the host, and are below the kubelet's root directory.
-func checkPropagation(f *facts, found func(where, what, fix string)) {
-	for _, a := range f.answering() {
-		k := a.page.Checks.Kubelet
-		switch k.Propagation {
-		case report.PropagationShared, report.PropagationUnknown, "":
-		case report.PropagationSlave, report.PropagationPrivate:
-			found(a.node, fmt.Sprintf("mounts below %s do not leave the driver's container (%s is mounted %s): pods get empty directories", k.Path, k.Mount, k.Propagation),
-				"give the volumeMount of "+k.Path+" mountPropagation: Bidirectional, and make the mount shared on the node (mount --make-rshared "+printable.ShellWord(k.Path)+", or the mount that it is in)")
-		}
-		if k.PodsLink != "" {
-			found(a.node, report.DescribePodsLink(k.Path, k.PodsLink), "until then no pod with a volume starts there")
-			continue
-		}
-		if !k.Used && k.Path != "" {
-			found(a.node, k.Path+" is not the kubelet's root directory: it has no directory pods", "set kubeletDir to the kubelet's --root-dir")
-		}
+func checkPropagation(_ *facts, a *answer, found func(where, what, fix string)) {
+	k := a.page.Checks.Kubelet
+	switch k.Propagation {
+	case report.PropagationShared, report.PropagationUnknown, "":
+	case report.PropagationSlave, report.PropagationPrivate:
+		found(a.node, fmt.Sprintf("mounts below %s do not leave the driver's container (%s is mounted %s): pods get empty directories", k.Path, k.Mount, k.Propagation),
+			"give the volumeMount of "+k.Path+" mountPropagation: Bidirectional, and make the mount shared on the node (mount --make-rshared "+printable.ShellWord(k.Path)+", or the mount that it is in)")
+	}
+	if k.PodsLink != "" {
+		found(a.node, report.DescribePodsLink(k.Path, k.PodsLink), "until then no pod with a volume starts there")
+		return
+	}
+	if !k.Used && k.Path != "" {
+		found(a.node, k.Path+" is not the kubelet's root directory: it has no directory pods", "set kubeletDir to the kubelet's --root-dir")
 	}
 }
 

@@ -13,38 +13,34 @@ const conditionFix = "follow the message; see docs/howto/runbooks.md"
 
 // checkConditions reports the conditions that the drivers found, with the texts of their events. Each cause gets one finding: a
 // missing disk with all volumes that it affects, a thin pool with all of its volumes. checkGroups reports an unusable group.
-func checkConditions(f *facts, found func(where, what, fix string)) {
-	for _, a := range f.answering() {
-		names, pools := volumeNames(a.page), map[string]bool{}
-		for _, x := range a.page.Conditions {
-			kind, pool := lvm.ConditionType(x.Type), x.Type+" "+string(x.Group)+"/"+x.Pool
-			switch {
-			case kind == lvm.ConditionVolumeGroupUnusable, kind == lvm.ConditionDiskUnresponsive: // checkGroups
-			case kind == lvm.ConditionPhysicalVolumeNotAccepted: // checkDisks
-			case isOfMissingDisk(a.page, x): // in the finding of the group
-			case kind == lvm.ConditionPhysicalVolumeMissing:
-				found(a.node+", volume group "+string(x.Group), x.Text+missingDisks(a.page, x.Group)+affected(a.page, x.Group, names), "reconnect the disk; if it is lost, see docs/howto/replace-disk.md")
-			case x.Pool != "" && pools[pool]:
-			case x.Pool != "":
-				pools[pool] = true
-				found(a.node+", thin pool "+string(x.Group)+"/"+x.Pool, x.Type+": "+x.Text, conditionFix)
-			case x.Volume == "" && x.Group == "":
-				found(a.node, x.Text, conditionFix)
-			case x.Volume == "":
-				found(a.node+", volume group "+string(x.Group), x.Text, conditionFix)
-			default:
-				found(a.node+", volume "+names[x.Volume], x.Type+": "+x.Text, conditionFix)
-			}
+func checkConditions(_ *facts, a *answer, found func(where, what, fix string)) {
+	names, pools := volumeNames(a.page), map[string]bool{}
+	for _, x := range a.page.Conditions {
+		kind, pool := lvm.ConditionType(x.Type), x.Type+" "+string(x.Group)+"/"+x.Pool
+		switch {
+		case kind == lvm.ConditionVolumeGroupUnusable, kind == lvm.ConditionDiskUnresponsive: // checkGroups
+		case kind == lvm.ConditionPhysicalVolumeNotAccepted: // checkDisks
+		case isOfMissingDisk(a.page, x): // in the finding of the group
+		case kind == lvm.ConditionPhysicalVolumeMissing:
+			found(a.node+", volume group "+string(x.Group), x.Text+missingDisks(a.page, x.Group)+affected(a.page, x.Group, names), "reconnect the disk; if it is lost, see docs/howto/replace-disk.md")
+		case x.Pool != "" && pools[pool]:
+		case x.Pool != "":
+			pools[pool] = true
+			found(a.node+", thin pool "+string(x.Group)+"/"+x.Pool, x.Type+": "+x.Text, conditionFix)
+		case x.Volume == "" && x.Group == "":
+			found(a.node, x.Text, conditionFix)
+		case x.Volume == "":
+			found(a.node+", volume group "+string(x.Group), x.Text, conditionFix)
+		default:
+			found(a.node+", volume "+names[x.Volume], x.Type+": "+x.Text, conditionFix)
 		}
 	}
 }
 
 // checkTags reports logical volumes with the driver's tags that it cannot read.
-func checkTags(f *facts, found func(where, what, fix string)) {
-	for _, a := range f.answering() {
-		for _, text := range a.page.Damaged {
-			found(a.node, "ignoring a volume with invalid tags: "+text, "correct its tags (lvchange --deltag, --addtag), or remove it if it is not needed")
-		}
+func checkTags(_ *facts, a *answer, found func(where, what, fix string)) {
+	for _, text := range a.page.Damaged {
+		found(a.node, "ignoring a volume with invalid tags: "+text, "correct its tags (lvchange --deltag, --addtag), or remove it if it is not needed")
 	}
 }
 

@@ -112,24 +112,22 @@ func concerns(page report.Node, group report.Group) string {
 }
 
 // checkGroups checks the volume groups that serve classes or hold volumes.
-func checkGroups(f *facts, found func(where, what, fix string)) {
-	for _, a := range f.answering() {
-		for _, g := range a.page.Groups {
-			why := concerns(a.page, g)
-			if why == "" {
-				continue
-			}
-			where := a.node + ", volume group " + string(g.Name)
-			if g.Problem != "" && !hasCondition(a.page, lvm.ConditionPhysicalVolumeMissing, g.Name) { // checkConditions
-				found(where, g.Problem, "follow the message; until then the driver creates nothing in it, and "+why)
-			}
-			if g.AutoActivation {
-				found(where, "the host activates its volumes at boot, before the driver can check them", "vgchange --setautoactivation n "+printable.ShellWord(string(g.Name)))
-			}
-			if g.MetadataSize > 0 && g.MetadataFree*10 < g.MetadataSize {
-				found(where, fmt.Sprintf("its metadata area is nearly full: %s are free", lvm.Share(g.MetadataFree, g.MetadataSize)),
-					"remove volumes or snapshots; it can never grow: add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them")
-			}
+func checkGroups(_ *facts, a *answer, found func(where, what, fix string)) {
+	for _, g := range a.page.Groups {
+		why := concerns(a.page, g)
+		if why == "" {
+			continue
+		}
+		where := a.node + ", volume group " + string(g.Name)
+		if g.Problem != "" && !hasCondition(a.page, lvm.ConditionPhysicalVolumeMissing, g.Name) { // checkConditions
+			found(where, g.Problem, "follow the message; until then the driver creates nothing in it, and "+why)
+		}
+		if g.AutoActivation {
+			found(where, "the host activates its volumes at boot, before the driver can check them", "vgchange --setautoactivation n "+printable.ShellWord(string(g.Name)))
+		}
+		if g.MetadataSize > 0 && g.MetadataFree*10 < g.MetadataSize {
+			found(where, fmt.Sprintf("its metadata area is nearly full: %s are free", lvm.Share(g.MetadataFree, g.MetadataSize)),
+				"remove volumes or snapshots; it can never grow: add disks with a larger one (pvcreate --metadatasize 64m) and move everything to them")
 		}
 	}
 }
@@ -138,42 +136,38 @@ func checkGroups(f *facts, found func(where, what, fix string)) {
 const staleLock = 2 * time.Minute
 
 // checkLocks reports LVM's locks that a process has held for too long.
-func checkLocks(f *facts, found func(where, what, fix string)) {
-	for _, a := range f.answering() {
-		for _, g := range a.page.Groups {
-			if held := time.Duration(g.LockHeldSeconds) * time.Second; held >= staleLock {
-				found(a.node+", volume group "+string(g.Name), fmt.Sprintf("an LVM command has held its lock (/run/lock/lvm/V_%s) for %s: all others wait", g.Name, held),
-					"find it on the node (fuser -v "+printable.ShellWord("/run/lock/lvm/V_"+string(g.Name))+"): answer an lvm that asks a question at a terminal; one that does not end waits for a disk, see dmesg")
-			}
+func checkLocks(_ *facts, a *answer, found func(where, what, fix string)) {
+	for _, g := range a.page.Groups {
+		if held := time.Duration(g.LockHeldSeconds) * time.Second; held >= staleLock {
+			found(a.node+", volume group "+string(g.Name), fmt.Sprintf("an LVM command has held its lock (/run/lock/lvm/V_%s) for %s: all others wait", g.Name, held),
+				"find it on the node (fuser -v "+printable.ShellWord("/run/lock/lvm/V_"+string(g.Name))+"): answer an lvm that asks a question at a terminal; one that does not end waits for a disk, see dmesg")
 		}
 	}
 }
 
-// checkDisks reports unreadable, skipped and ignored disks, devices on volumes, and a disabled direct metadata read.
-func checkDisks(f *facts, found func(where, what, fix string)) {
-	for _, a := range f.answering() {
-		for _, text := range a.page.Unread {
-			found(a.node, "cannot read a disk: "+text, "see the kernel's log (dmesg) on the node")
-		}
-		for _, text := range a.page.Skipped {
-			found(a.node, text, "if a volume group of the driver is on it, move the group to a disk (pvmove); otherwise no action is needed")
-		}
-		for _, u := range a.page.Unaccepted {
-			found(a.node, fmt.Sprintf("the driver ignores %s with the physical volume %s (%s): %s", u.Device, u.PV, u.Identity, u.Reason), "if it is a disk of this node for the driver's volumes: "+f.acceptCommand(a, u)+
-				"; a volume of another storage driver needs no action")
-		}
-		for _, text := range a.page.OnVolumes {
-			found(a.node, text, "exclude the devices of volumes from the host's LVM, mdadm and udev (docs/howto/volume-groups.md), and remove this device: dmsetup remove, mdadm --stop")
-		}
-		if a.page.MetadataDifference != "" {
-			found(a.node, "what the driver reads from the disks differs from LVM's report, so it changes nothing in that volume group: "+a.page.MetadataDifference,
-				"please report this, with the output of vgcfgbackup; existing volumes stay usable")
-		}
+// checkDisks reports unreadable, skipped and ignored disks, devices on volumes, and metadata that differs from LVM's report.
+func checkDisks(f *facts, a *answer, found func(where, what, fix string)) {
+	for _, text := range a.page.Unread {
+		found(a.node, "cannot read a disk: "+text, "see the kernel's log (dmesg) on the node")
+	}
+	for _, text := range a.page.Skipped {
+		found(a.node, text, "if a volume group of the driver is on it, move the group to a disk (pvmove); otherwise no action is needed")
+	}
+	for _, u := range a.page.Unaccepted {
+		found(a.node, fmt.Sprintf("the driver ignores %s with the physical volume %s (%s): %s", u.Device, u.PV, u.Identity, u.Reason), "if it is a disk of this node for the driver's volumes: "+f.acceptCommand(a, u)+
+			"; a volume of another storage driver needs no action")
+	}
+	for _, text := range a.page.OnVolumes {
+		found(a.node, text, "exclude the devices of volumes from the host's LVM, mdadm and udev (docs/howto/volume-groups.md), and remove this device: dmsetup remove, mdadm --stop")
+	}
+	if a.page.MetadataDifference != "" {
+		found(a.node, "what the driver reads from the disks differs from LVM's report, so it changes nothing in that volume group: "+a.page.MetadataDifference,
+			"please report this, with the output of vgcfgbackup; existing volumes stay usable")
 	}
 }
 
 // acceptCommand is the command that accepts a physical volume.
-func (f *facts) acceptCommand(a answer, u lvm.UnacceptedPV) string {
+func (f *facts) acceptCommand(a *answer, u lvm.UnacceptedPV) string {
 	namespace, _, ok := f.account()
 	if !ok {
 		namespace = "NAMESPACE"
@@ -182,17 +176,15 @@ func (f *facts) acceptCommand(a answer, u lvm.UnacceptedPV) string {
 }
 
 // checkPools reports thin pools of classes and volumes that do not zero new blocks. checkConditions reports full and failed pools.
-func checkPools(f *facts, found func(where, what, fix string)) {
-	for _, a := range f.answering() {
-		for _, g := range a.page.Groups {
-			for _, p := range g.Pools {
-				name := string(g.Name) + "/" + p.Name
-				where := a.node + ", thin pool " + name
-				if p.Zero || !poolConcerns(f, a.page, g, p) {
-					continue
-				}
-				found(where, "it does not zero new blocks, so that volumes could show old data: the driver creates none in it", "lvchange --zero y "+printable.ShellWord(name))
+func checkPools(f *facts, a *answer, found func(where, what, fix string)) {
+	for _, g := range a.page.Groups {
+		for _, p := range g.Pools {
+			name := string(g.Name) + "/" + p.Name
+			where := a.node + ", thin pool " + name
+			if p.Zero || !poolConcerns(f, a.page, g, p) {
+				continue
 			}
+			found(where, "it does not zero new blocks, so that volumes could show old data: the driver creates none in it", "lvchange --zero y "+printable.ShellWord(name))
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -201,10 +200,4 @@ func nodeWithoutVolume(claim *corev1.PersistentVolumeClaim, users []user) string
 		node = cmp.Or(node, u.node)
 	}
 	return node
-}
-
-// cutResource splits "pods/proxy" into the resource and the subresource.
-func cutResource(resource string) (name, sub string) {
-	name, sub, _ = strings.Cut(resource, "/")
-	return name, sub
 }

@@ -49,16 +49,16 @@ var checks = []check{
 	{"nodes ready", checkNodesReady, false},
 	{"nodes answer", checkNodesAnswer, false},
 	{"registration", checkRegistration, true},
-	{"mount propagation", checkPropagation, false},
+	{"mount propagation", eachNode(checkPropagation), false},
 	{"kernel modules", checkModules, false},
 	{"storage classes", checkClasses, false},
 	{"groups of classes", checkClassGroups, false},
-	{"volume groups", checkGroups, false},
-	{"locks", checkLocks, true},
-	{"disks", checkDisks, false},
-	{"thin pools", checkPools, false},
-	{"conditions", checkConditions, false},
-	{"invalid tags", checkTags, false},
+	{"volume groups", eachNode(checkGroups), false},
+	{"locks", eachNode(checkLocks), true},
+	{"disks", eachNode(checkDisks), false},
+	{"thin pools", eachNode(checkPools), false},
+	{"conditions", eachNode(checkConditions), false},
+	{"invalid tags", eachNode(checkTags), false},
 	{"lost volumes", checkLostVolumes, true},
 	{"lost snapshots", checkLostSnapshots, true},
 	{"key Secrets", checkKeySecrets, true},
@@ -70,6 +70,15 @@ var checks = []check{
 	{"waiting snapshots", checkWaitingSnapshots, true},
 	{"disruption budgets", checkBudgets, false},
 	{"raw block volumes", checkBlockDevices, false},
+}
+
+// eachNode calls a check for each node that answered.
+func eachNode(find func(f *facts, a *answer, found func(where, what, fix string))) func(*facts, func(where, what, fix string)) {
+	return func(f *facts, found func(where, what, fix string)) {
+		for _, a := range f.answering() {
+			find(f, &a, found)
+		}
+	}
 }
 
 // transientPause is how long a transient finding must last.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -97,7 +98,7 @@ func (c *cluster) deniedRights(ctx context.Context, f *facts) ([]right, error) {
 
 // allowed checks one right with a SubjectAccessReview.
 func (c *cluster) allowed(ctx context.Context, namespace, account string, r right) (bool, error) {
-	resource, sub := cutResource(r.resource)
+	resource, sub, _ := strings.Cut(r.resource, "/")
 	attributes := &authorizationv1.ResourceAttributes{Group: r.group, Resource: resource, Subresource: sub, Verb: r.verb, Name: r.name}
 	if r.own {
 		attributes.Namespace = namespace

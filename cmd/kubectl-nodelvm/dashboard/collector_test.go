@@ -104,6 +104,21 @@ func TestDashboardIdle(t *testing.T) {
 	}
 }
 
+// visit requests a URL; the answer is open until the test ends.
+func visit(t *testing.T, client *http.Client, url string) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = reply.Body.Close() })
+	return reply
+}
+
 // TestDashboardServer: the server listens only on the loopback address, and serves data only with the session.
 func TestDashboardServer(t *testing.T) {
 	server, err := Listen(t.Context(), 0, Hello{Cluster: "c"}, NewCollector(&fakeSource{}, time.Second))
@@ -123,18 +138,7 @@ func TestDashboardServer(t *testing.T) {
 		}
 	}()
 	origin, token, _ := strings.Cut(server.URL, "/#token=")
-	get := func(url string) *http.Response {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = reply.Body.Close() })
-		return reply
-	}
+	get := func(url string) *http.Response { return visit(t, http.DefaultClient, url) }
 	for _, path := range []string{"/api/stream", "/api/events?claim=a&namespace=b", "/api/session"} {
 		if got := get(origin + path).StatusCode; got != http.StatusForbidden {
 			t.Errorf("%s without a session: status %d", path, got)

@@ -108,31 +108,23 @@ func TestDashboardNeighbourPort(t *testing.T) {
 	}
 	browser := &http.Client{Jar: jar}
 	origin, token, _ := strings.Cut(server.URL, "/#token=")
-	visit := func(url string) (status int, body string) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply, err := browser.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = reply.Body.Close() }()
+	open := func(url string) (status int, body string) {
+		reply := visit(t, browser, url)
 		content, err := io.ReadAll(io.LimitReader(reply.Body, 100))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return reply.StatusCode, string(content)
 	}
-	_, _ = visit(server.URL)
-	_, session := visit(origin + "/api/session?token=" + token)
-	if status, body := visit(origin + "/api/stream?session=" + session); status != http.StatusOK || !strings.Contains(body, "event: reset") {
+	_, _ = open(server.URL)
+	_, session := open(origin + "/api/session?token=" + token)
+	if status, body := open(origin + "/api/stream?session=" + session); status != http.StatusOK || !strings.Contains(body, "event: reset") {
 		t.Errorf("the page: status %d, %q", status, body)
 	}
 	headers := make(chan http.Header, 1)
 	neighbour := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header }))
 	defer neighbour.Close()
-	_, _ = visit(neighbour.URL + "/pixel.png")
+	_, _ = open(neighbour.URL + "/pixel.png")
 	for name, values := range <-headers {
 		if name == "Cookie" || strings.Contains(strings.Join(values, ""), session) {
 			t.Errorf("the neighbour's server gets %s: %s", name, values)
