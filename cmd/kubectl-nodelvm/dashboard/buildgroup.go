@@ -60,10 +60,6 @@ func (b *builder) group(g report.Group) Group {
 		}
 		view.Disks = append(view.Disks, disk)
 	}
-	if len(g.PVs) == 0 {
-		view.ExtentSize = 1 << 20
-		view.Disks = append(view.Disks, b.diskWithoutPositions(g))
-	}
 	for _, p := range cut(g.Pools, maxPools, &b.node.Omitted) {
 		if i, known := b.byLV[[2]string{view.Name, text(p.Name)}]; known {
 			view.Pools = append(view.Pools, b.pool(i, view.Name, p))
@@ -76,7 +72,7 @@ func (b *builder) group(g report.Group) Group {
 // disk returns a physical volume with ascending, disjoint ranges; it joins neighbouring ranges of one item. It drops ranges that
 // overlap, or lie outside the disk: no correct driver reports them.
 func (b *builder) disk(group string, pv report.PV) Disk {
-	d := Disk{Device: text(pv.Device), UUID: text(pv.UUID), State: "ok", Extents: max(pv.Extents, 0), Positions: true, Ranges: [][3]int64{}}
+	d := Disk{Device: text(pv.Device), UUID: text(pv.UUID), State: "ok", Extents: max(pv.Extents, 0), Ranges: [][3]int64{}}
 	if pv.Disk != nil {
 		d.Model, d.Serial, d.Slot = text(pv.Disk.Model), text(pv.Disk.Serial), text(pv.Disk.Slot)
 		if pv.Missing {
@@ -122,25 +118,6 @@ func appendRange(ranges [][3]int64, r [3]int64, extents int64) [][3]int64 {
 		return ranges
 	}
 	return append(ranges, r)
-}
-
-// diskWithoutPositions returns one disk for a group, with the group's volumes one after the other, in MiB. Older drivers do not
-// report extents.
-func (b *builder) diskWithoutPositions(g report.Group) Disk {
-	d := Disk{Device: "all disks", State: "ok", Extents: int64(max(g.Size, 0) >> 20), Ranges: [][3]int64{}}
-	at := int64(0)
-	for i, item := range b.node.Items {
-		count := int64(item.Size >> 20)
-		if item.Group != text(g.Name) || item.Pool != "" || item.Kind == KindSnapshot || count <= 0 || count > d.Extents-at || len(d.Ranges) >= maxRanges {
-			continue
-		}
-		d.Ranges = append(d.Ranges, [3]int64{at, count, int64(i)})
-		at += count
-	}
-	if at < d.Extents {
-		d.Ranges = append(d.Ranges, [3]int64{at, d.Extents - at, ItemFree})
-	}
-	return d
 }
 
 // pool lists the volumes of a pool. A snapshot is in the pool of its source.

@@ -105,19 +105,17 @@ type Group struct {
 	Pools      []Pool    `json:"pools,omitempty"`
 }
 
-// Disk is a physical volume. Without positions, for a driver too old to report extents, it stands for a whole group and has the
-// volumes in the order of the items.
+// Disk is a physical volume.
 type Disk struct {
-	Device    string     `json:"device"`             // empty if the disk is missing
-	LastPath  string     `json:"lastPath,omitempty"` // of a missing disk
-	Model     string     `json:"model,omitempty"`
-	Serial    string     `json:"serial,omitempty"`
-	Slot      string     `json:"slot,omitempty"`
-	UUID      string     `json:"uuid,omitempty"`
-	State     string     `json:"state"` // ok, missing, unresponsive
-	Extents   int64      `json:"extents"`
-	Positions bool       `json:"positions"`
-	Ranges    [][3]int64 `json:"ranges"` // first extent, number of extents, index in Node.Items or ItemFree or ItemOther
+	Device   string     `json:"device"`             // empty if the disk is missing
+	LastPath string     `json:"lastPath,omitempty"` // of a missing disk
+	Model    string     `json:"model,omitempty"`
+	Serial   string     `json:"serial,omitempty"`
+	Slot     string     `json:"slot,omitempty"`
+	UUID     string     `json:"uuid,omitempty"`
+	State    string     `json:"state"` // ok, missing, unresponsive
+	Extents  int64      `json:"extents"`
+	Ranges   [][3]int64 `json:"ranges"` // first extent, number of extents, index in Node.Items or ItemFree or ItemOther
 }
 
 // Values instead of an item's index in a range.

@@ -104,7 +104,7 @@ const rangesShown = 200;
 function Extents({ item, node, group }) {
   const index = node.items.indexOf(item);
   const found = group.disks.flatMap((disk) => disk.ranges.filter((r) => r[2] === index).map(([start, length]) => ({ disk, start, length })));
-  if (found.length === 0 || !found[0].disk.positions) return null;
+  if (found.length === 0) return null;
   return (
     <>
       <h3>Extents</h3>
