@@ -39,6 +39,12 @@ type running struct {
 // run starts the driver under a folder of the test's own, and waits until it is ready.
 func run(t *testing.T, node *lvmtest.Node) *running {
 	t.Helper()
+	return runOn(t, hostOn(node))
+}
+
+// runOn is run with another host.
+func runOn(t testing.TB, newHost func(lvm.Config) (*host.Host, error)) *running {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "plugins_registry"), 0o750); err != nil {
 		t.Fatal(err)
@@ -52,7 +58,7 @@ func run(t *testing.T, node *lvmtest.Node) *running {
 		endpoint: "unix://" + filepath.Join(dir, "csi.sock"), nodeName: "node-1", kubeletDir: dir, register: true,
 		clusterID: "cluster-1", standalone: true, stateDir: dir, shutdownGrace: 10 * time.Second,
 	}, log)
-	r.newHost = hostOn(node)
+	r.newHost = newHost
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	go func() { r.done <- r.serve(ctx) }()

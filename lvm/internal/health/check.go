@@ -42,7 +42,7 @@ func (c *groupCheck) checkVolumes(ctx context.Context) {
 	c.checkBlockSizes()
 	suspended := c.suspended(ctx)
 	for _, p := range c.volumes {
-		if slices.ContainsFunc(lvm.ComponentsAndPool(c.group, p.lv), func(part lvm.LV) bool { return suspended[lvm.DeviceUUID(c.group.UUID, part.UUID)] }) {
+		if len(suspended) > 0 && slices.ContainsFunc(lvm.ComponentsAndPool(c.group, p.lv), func(part lvm.LV) bool { return suspended[lvm.DeviceUUID(c.group.UUID, part.UUID)] }) {
 			c.add(lvm.ConditionVolumeSuspended, p.volume, "its device is suspended, and I/O to it waits; resume it with lvchange --refresh %s/%s, or restart this driver", c.group.Name, p.lv.Name)
 		}
 		if len(missing) > 0 {
