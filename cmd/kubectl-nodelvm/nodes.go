@@ -25,7 +25,7 @@ type nodeReport struct {
 	Lost       []lostGroup        `json:"lostVolumeGroups,omitempty"`
 }
 
-func (r nodeReport) object() string { return "node/" + r.Node }
+func (r nodeReport) object() (kind, name string) { return "node", r.Node }
 
 // lostGroup is a volume group that the driver knew on its node and that is not there any more.
 type lostGroup struct {
@@ -130,7 +130,7 @@ func nodeTable(reports []nodeReport, wide bool) *table {
 			row := []string{r.Node, string(g.Name), g.Size.String(), g.Free.String(), percent(g.Size-g.Free, g.Size), wipingWords(g.Wiping), largestWords(g.Largest), groupStatus(r, g)}
 			if wide {
 				row = append(row, r.Version, sizeWords(g.Largest), sizeWords(g.Wiping), strings.Join(g.Tags, ","), strconv.Itoa(g.Disks), poolWords(g.Pools),
-					percent(g.MetadataSize-g.MetadataFree, g.MetadataSize)+" of "+g.MetadataSize.String(), string(g.UUID))
+					percentOf(g.MetadataSize-g.MetadataFree, g.MetadataSize), string(g.UUID))
 			}
 			t.add(row...)
 		}
@@ -180,10 +180,18 @@ func wipingWords(wiping map[string]lvm.Bytes) string {
 	return sum.String()
 }
 
+// percentOf returns "25% of 8 GiB"; "": there is no whole.
+func percentOf(part, whole lvm.Bytes) string {
+	if whole <= 0 {
+		return ""
+	}
+	return percent(part, whole) + " of " + whole.String()
+}
+
 func poolWords(pools []report.Pool) string {
 	var words []string
 	for _, p := range pools {
-		words = append(words, p.Name+" "+percent(p.Used, p.Size)+" of "+p.Size.String())
+		words = append(words, strings.TrimSpace(p.Name+" "+percentOf(p.Used, p.Size)))
 	}
 	return strings.Join(words, ", ")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -62,19 +63,19 @@ func (s *settings) print(w io.Writer, data any, text func(w io.Writer) error) er
 	return text(w)
 }
 
-// printRows prints a subcommand's rows, as a table unless the flags say otherwise. Rows of listObjects have a method object, which returns
-// "kind/name", or "" for a row without an object.
+// printRows prints a subcommand's rows, as a table unless the flags say otherwise. Rows of listObjects have a method object: its name can
+// begin with a namespace, which -o name leaves out as kubectl does, and is "" for a row without an object.
 func printRows[R any](s *settings, w io.Writer, rows []R, t *table) error {
 	if s.format != "name" {
 		return s.print(w, rows, t.write)
 	}
 	last := ""
 	for _, row := range rows {
-		name := any(row).(interface{ object() string }).object()
+		kind, name := any(row).(interface{ object() (kind, name string) }).object()
 		if name == "" || name == last {
 			continue
 		}
-		if _, err := fmt.Fprintln(w, printable.Text(name)); err != nil {
+		if _, err := fmt.Fprintln(w, printable.Text(kind+"/"+path.Base(name))); err != nil {
 			return err
 		}
 		last = name

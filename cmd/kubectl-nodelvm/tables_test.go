@@ -306,9 +306,18 @@ func TestNames(t *testing.T) {
 	s := settings{format: "name"}
 	rows := append(volumeRowsOf(sound().volumes, nil, sound().answers), volumeRow{Status: []string{beingWiped}})
 	err := errors.Join(printRows(&s, &out, []nodeReport{{Node: "node-1"}, {Node: "node-1"}}, nil), printRows(&s, &out, rows, nil),
-		printRows(&s, &out, []snapshotRow{{Snapshot: "shop/snap-1"}, {Handle: "orphan"}}, nil))
-	if want := "node/node-1\npersistentvolume/pvc-1\npersistentvolume/pvc-2\nvolumesnapshot.snapshot.storage.k8s.io/snap-1\n"; err != nil || out.String() != want {
+		printRows(&s, &out, []snapshotRow{{Snapshot: "shop/snap-1"}, {Snapshot: "test/snap-1"}, {Handle: "orphan"}}, nil))
+	if want := "node/node-1\npersistentvolume/pvc-1\npersistentvolume/pvc-2\nvolumesnapshot.snapshot.storage.k8s.io/snap-1\nvolumesnapshot.snapshot.storage.k8s.io/snap-1\n"; err != nil || out.String() != want {
 		t.Errorf("%v, %q, want %q", err, &out, want)
+	}
+}
+
+// TestUnknownSizes: a group without a metadata area, and a pool without extents, have no percentage.
+func TestUnknownSizes(t *testing.T) {
+	group := groupReport{Group: report.Group{Name: "vg-data", Pools: []report.Pool{{Name: "pool"}}}}
+	row := nodeTable([]nodeReport{{Node: "node-1", Groups: []groupReport{group}}}, true).rows[0]
+	if pools, metadata := row[13], row[14]; pools != "pool" || metadata != "-" {
+		t.Errorf("the table says %q and %q", pools, metadata)
 	}
 }
 

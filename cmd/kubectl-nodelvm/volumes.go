@@ -42,12 +42,7 @@ type volumeRow struct {
 	KeySecret    string             `json:"keySecret,omitempty"`  // namespace/name of the Secret that opens an encrypted volume
 }
 
-func (r volumeRow) object() string {
-	if r.PV == "" {
-		return ""
-	}
-	return "persistentvolume/" + r.PV
-}
+func (r volumeRow) object() (kind, name string) { return "persistentvolume", r.PV }
 
 func (c *command) volumesCommand() *cobra.Command {
 	cmd := rowsCommand(c, "volumes", "List the volumes with claim, pods, node, class, size, use, age and status (--namespace: only those of one namespace)",

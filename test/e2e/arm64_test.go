@@ -17,7 +17,7 @@ import (
 var arm64Jobs = []job{
 	onArm64(onRealLVM("conformance")),
 	onArm64(onRealLVM("dataleak")),
-	onArm64(onRealLVM("identity")).without("^Test(DeviceNames|StaleDeviceNames)_RealLVM$"),
+	onArm64(onRealLVM("identity")).without("^TestDeviceNames_RealLVM$"),
 	onArm64(onRealLVM("diskfailure")),
 	onArm64(onRealLVM("thinpool")),
 	onArm64(onRealLVM("operations")),

@@ -17,7 +17,7 @@ func (s Step) Commits() bool {
 	return s.Argv[0] != "lvchange" || !slices.ContainsFunc(s.Argv, func(word string) bool { return word == "-ay" || word == "-an" || word == "--refresh" })
 }
 
-// CommitsOf is the maximum number of the commands' commits (LVM 2.03.16 to 2.03.31; TestRealKnownZeroes verifies it). LVM
+// CommitsOf is the maximum number of the commands' commits (LVM 2.03.16 to 2.03.31; TestKnownZeroes_RealLVM verifies it). LVM
 // commits a RAID with visible metadata first, a thin pool with its spare first, and before and after each message to a thin
 // pool. lvchange commits once a volume.
 func CommitsOf(steps []Step) (n int64) {
