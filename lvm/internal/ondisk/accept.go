@@ -22,10 +22,10 @@ func (d *Disks) Accepts(device BlockDevice, pv string) bool {
 }
 
 // accept leaves out the devices that the node's record does not name: as if they had no metadata. It first records those that the rules
-// accept, and reads their metadata; these may list more. unlabeled are those that the record names, and that have no label now.
+// accept, and reads their metadata; these may list more. unlabeled is the result of the function of that name.
 func (d *Disks) accept(ctx context.Context, probes []probe, devices *blockDevices, r prober) (own []probe, unlabeled []string, refused []lvm.UnacceptedPV, err error) {
 	if d.Accepted == nil {
-		return probes, nil, nil, nil
+		return probes, d.unlabeled(probes, r), nil, nil
 	}
 	for range maxRounds {
 		candidates, of := d.candidates(probes, devices.component)
@@ -49,11 +49,19 @@ func (d *Disks) accept(ctx context.Context, probes []probe, devices *blockDevice
 		if p.hidden != nil && d.Accepts(p.device, p.hidden.uuid) {
 			p.err = fmt.Errorf("it has the physical volume %s and a partition table, for which LVM ignores the disk. If no partition of it is needed, remove the table: wipefs -a -t dos %s", p.hidden.uuid, p.device.Path)
 		}
-		if p.Standing == StandsOnDisks && p.label == nil && p.err == nil && d.Accepted.NamesDevice(d.identities.of(r.positions.Sys, p.device)) {
-			unlabeled = append(unlabeled, p.device.Path)
+	}
+	unlabeled = d.unlabeled(probes, r)
+	return slices.DeleteFunc(probes, d.isForeign), unlabeled, refused, nil
+}
+
+// unlabeled returns the paths of the devices without a label that may have had one: those that the record names; without a record, all.
+func (d *Disks) unlabeled(probes []probe, r prober) (paths []string) {
+	for _, p := range probes {
+		if p.Standing == StandsOnDisks && p.label == nil && p.err == nil && (d.Accepted == nil || d.Accepted.NamesDevice(d.identities.of(r.positions.Sys, p.device))) {
+			paths = append(paths, p.device.Path)
 		}
 	}
-	return slices.DeleteFunc(probes, d.isForeign), unlabeled, refused, nil
+	return paths
 }
 
 // candidates returns the devices with a label that the record does not name, without the parts of other devices.

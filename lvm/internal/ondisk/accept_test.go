@@ -305,6 +305,24 @@ func TestPartitionTableOverPV(t *testing.T) {
 	}
 }
 
+// TestUnlabeledDisks: a disk that lost its label may be one of an active volume's. The record names those that had one; without a record it
+// may be any.
+func TestUnlabeledDisks(t *testing.T) {
+	s, r := newStack(t), recordOf(t)
+	s.mounts()
+	s.forge("sda")
+	s.readOf(r)
+	s.write("sda", make([]byte, 4096))
+	for record, what := range map[*accepted.Record]string{r: "with its record", nil: "without a record"} {
+		if state := s.readOf(record); !slices.Contains(state.Unlabeled, filepath.Join(s.Dev, "sda")) {
+			t.Errorf("%s: %+v", what, state)
+		}
+	}
+	if state := s.readOf(recordOf(t)); len(state.Unlabeled) > 0 {
+		t.Errorf("of a disk that was never the node's: %+v", state)
+	}
+}
+
 // TestRemoteDiskNeedsCommand: a disk on a storage network is not accepted merely because the node has no other storage driver.
 func TestRemoteDiskNeedsCommand(t *testing.T) {
 	s, r := newStack(t), recordOf(t)
