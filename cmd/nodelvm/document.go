@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"sync"
 	"time"
 
 	"github.com/nodelvm/nodelvm/kube"
@@ -46,9 +47,16 @@ func (d document) read(ctx context.Context) report.Node {
 		n.Comparison = stillThere(n.Comparison, n.Inventory)
 	}
 	unknown(report.UnknownGroups, err)
-	unknown("the file systems of the volumes: ", d.details.addTo(ctx, &n.Inventory))
-	found, err := d.health(ctx)
-	unknown("the conditions of the volumes: ", err)
+	var found []lvm.Condition
+	var unchecked error
+	var checks sync.WaitGroup
+	// Both may wait for the same blocked device: one after the other they would take more time than a scrape has.
+	checks.Go(func() { found, unchecked = d.health(ctx) })
+	if err == nil || len(n.Groups) > 0 { // else each recorded disk would count as lost
+		unknown("the file systems of the volumes: ", d.details.addTo(ctx, &n.Inventory))
+	}
+	checks.Wait()
+	unknown("the conditions of the volumes: ", unchecked)
 	for _, f := range found {
 		n.Conditions = append(n.Conditions, conditionOf(f))
 	}

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/disks"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -66,4 +70,69 @@ func TestComparison(t *testing.T) {
 	if n := unreadable.read(t.Context()); n.Comparison == nil || len(n.Comparison.Unreferenced) != 4 {
 		t.Errorf("of disks that cannot be read: %+v", n.Comparison)
 	}
+}
+
+// TestUnreadableGroupsLoseNoDisk: while the groups cannot be read, no recorded disk counts as lost with its group.
+func TestUnreadableGroupsLoseNoDisk(t *testing.T) {
+	registry, err := disks.New(filepath.Join(t.TempDir(), "disks.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry.Observe(report.Inventory{Groups: []report.Group{{Name: "vg", UUID: testGroup, PVs: []report.PV{{UUID: "pv", Device: "/dev/absent"}}}}})
+	about := document{health: sick{}.Health, details: volumeDetails{disks: registry}}
+	for host, lost := range map[nodeHost]int{unreadableNode{}: 0, strayVolume{}: 1} {
+		about.host = host
+		if n := about.read(t.Context()); len(n.LostDisks) != lost {
+			t.Errorf("%T: lost are %+v", host, n.LostDisks)
+		}
+	}
+}
+
+// strayVolume is a node with a volume and without groups.
+type strayVolume struct{ unreadableNode }
+
+func (strayVolume) Inventory(context.Context) (report.Inventory, error) {
+	return report.Inventory{Volumes: []report.Volume{entry("a", "ours", "ready")}}, nil
+}
+
+// TestOneWaitForABlockedDevice: the file systems and the conditions wait for a blocked device at the same time. One after the other they take
+// more than a scrape may.
+func TestOneWaitForABlockedDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const patience = 3 * time.Second
+		wait := func() { <-time.After(patience) }
+		began := time.Now()
+		document{
+			host:    strayVolume{},
+			health:  func(context.Context) ([]lvm.Condition, error) { wait(); return nil, nil },
+			details: volumeDetails{fileSystems: func(context.Context) (map[lvm.ID]report.FileSystem, error) { wait(); return nil, nil }},
+		}.read(t.Context())
+		if took := time.Since(began); took != patience {
+			t.Errorf("the document took %s", took)
+		}
+	})
+}
+
+// endlessNode is a node whose groups are not read before the reader gives up.
+type endlessNode struct{ unreadableNode }
+
+func (endlessNode) Inventory(ctx context.Context) (report.Inventory, error) {
+	<-ctx.Done()
+	return report.Inventory{}, ctx.Err()
+}
+
+// TestPageSaysWhyTheDriverIsNotReady: also if the groups take all the time that the reader has.
+func TestPageSaysWhyTheDriverIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ready := func(ctx context.Context) error {
+			return cmp.Or(ctx.Err(), errors.New("a disk hangs"))
+		}
+		p := newStatusPage(&options{}, ready, func() report.Registration { return report.Registration{} })
+		p.serve(document{host: endlessNode{}, health: sick{}.Health})
+		ctx, cancel := context.WithTimeout(t.Context(), statusTimeout)
+		defer cancel()
+		if page := p.page(ctx, nil); page.NotReady != "a disk hangs" {
+			t.Errorf("not ready, because %q", page.NotReady)
+		}
+	})
 }

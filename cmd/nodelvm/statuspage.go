@@ -62,9 +62,10 @@ func (p *statusPage) page(ctx context.Context, classes []string) report.Node {
 	p.mu.Lock()
 	d := p.document
 	p.mu.Unlock()
+	notReady := p.ready(ctx) // before the groups, which can take all the time: this says what the driver waits for
 	page := d.read(ctx)
-	if err := p.ready(ctx); err != nil {
-		page.NotReady = err.Error()
+	if notReady != nil {
+		page.NotReady = notReady.Error()
 	}
 	checks, unknown := p.checks()
 	page.Checks, page.Unknown = checks, append(page.Unknown, unknown...)
