@@ -39,9 +39,9 @@ type Group struct {
 	MetadataSize    lvm.Bytes  `json:"metadataSize"` // of the smallest metadata area
 	MetadataFree    lvm.Bytes  `json:"metadataFree"`
 	Problem         string     `json:"unusable,omitempty"`        // why it cannot be changed, and what to do
-	AutoActivation  bool       `json:"autoactivation,omitempty"`  // it has only managed volumes, and the node's own LVM activates them at boot
-	LockHeldSeconds int64      `json:"lockHeldSeconds,omitempty"` // for how long any process has held LVM's lock on it
-	BlockedSeconds  float64    `json:"blockedSeconds,omitempty"`  // for how long an LVM command has exceeded its time limit
+	AutoActivation  bool       `json:"autoactivation,omitempty"`  // it has only managed volumes, and the node's own LVM activates them at boot.
+	LockHeldSeconds int64      `json:"lockHeldSeconds,omitempty"` // for how long any process has held LVM's lock on it.
+	BlockedSeconds  float64    `json:"blockedSeconds,omitempty"`  // For how long an LVM command has exceeded its time limit.
 	Pools           []Pool     `json:"thinPools,omitempty"`
 	ExtentSize      lvm.Bytes  `json:"extentSize,omitempty"`
 	PVs             []PV       `json:"pvs,omitempty"`

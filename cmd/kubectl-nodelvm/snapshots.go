@@ -29,7 +29,9 @@ type snapshotRow struct {
 	Handle   string    `json:"handle,omitempty"`
 }
 
-func (r snapshotRow) object() (kind, name string) { return "volumesnapshot." + api.SnapshotGroup, r.Snapshot }
+func (r snapshotRow) object() (kind, name string) {
+	return "volumesnapshot." + api.SnapshotGroup, r.Snapshot
+}
 
 func (c *command) snapshotsCommand() *cobra.Command {
 	cmd := rowsCommand(c, "snapshots", "List the snapshots with the claim that they were taken of, node, size, age and status (--namespace: only those of one namespace)",
