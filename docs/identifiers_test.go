@@ -53,7 +53,7 @@ func TestIdentifiers(t *testing.T) {
 
 var (
 	// paths finds what is below a folder of the checkout, and names of Go files.
-	paths = regexp.MustCompile(`(?:^|[\s(\x60"])((?:(?:api|cmd|controller|deploy|docs|kube|lvm|node|pending|report|test)/[\w./-]*\w|[\w/]+\.go))\b`)
+	paths = regexp.MustCompile(`(?:^|[\s(\x60"])((?:(?:api|cmd|controller|deploy|docs|internal|kube|lvm|node|pending|report|test)/[\w./-]*\w|[\w/]+\.go))\b`)
 	// qualified finds package.Name, Type.Method and package.Type.Method.
 	qualified = regexp.MustCompile(`\b([A-Za-z]\w*)(?:\.[A-Z]\w*)+\b`)
 )

@@ -112,7 +112,7 @@ func TestKindsReference(t *testing.T) {
 // sources are the driver's files without their tests.
 func sources(t *testing.T) (files []*ast.File) {
 	t.Helper()
-	for _, folder := range []string{"api", "cmd", "controller", "kube", "lvm", "node", "pending"} {
+	for _, folder := range []string{"api", "cmd", "controller", "internal", "kube", "lvm", "node", "pending"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "lvmtest") {
 				return err

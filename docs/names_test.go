@@ -27,7 +27,7 @@ func TestNamesInThePages(t *testing.T) {
 			}
 		}
 		check(`\b(Test[A-Z]\w*)`, func(name string) bool { return tests[name] || tests[name+"_RealLVM"] })
-		check("`((?:api|cmd|controller|deploy|kube|lvm|node|pending|report|test)/[^` *]+\\.[a-z]+)`", func(name string) bool {
+		check("`((?:api|cmd|controller|deploy|internal|kube|lvm|node|pending|report|test)/[^` *]+\\.[a-z]+)`", func(name string) bool {
 			_, err := os.Stat(filepath.Join(root, name))
 			return err == nil
 		})

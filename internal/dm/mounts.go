@@ -16,13 +16,13 @@ const MountTable = "/proc/self/mountinfo"
 // Mount is a mount (proc_pid_mountinfo(5)).
 type Mount struct {
 	ID           int
-	Number       uint64 // of the file system's device; anonymous for a btrfs, and for a file system without a device
-	Root         string // the part of the file system that is mounted, "/" for all of it; "/dm-3" for a device node that is bound
-	Point        string // where it is mounted
-	Options      string // of the mount, "rw,noatime"
-	Type         string // of the file system
+	Number       uint64 // Of the file system's device. It is anonymous for a btrfs, and for a file system without a device.
+	Root         string // The part of the file system that is mounted, "/" for all of it; "/dm-3" for a device node that is bound.
+	Point        string // Where it is mounted.
+	Options      string // Of the mount, "rw,noatime".
+	Type         string // Of the file system.
 	Source       string
-	SuperOptions string // of the file system
+	SuperOptions string // Of the file system.
 }
 
 // ReadMounts returns the mounts in a table, in its order: of two at one point, the last is on top. It leaves out lines that it cannot

@@ -11,8 +11,8 @@ import (
 // Folder holds the copies, below the root of the checkout. .vale.ini names it.
 const Folder = "dist/prose"
 
-// sourceFolders hold the code whose messages users read; the tests' are for developers.
-var sourceFolders = []string{"cmd", "controller", "kube", "lvm", "node", "pending", "report"}
+// SourceFolders hold the code whose messages users read; the tests' are for developers.
+var SourceFolders = []string{"cmd", "controller", "internal", "kube", "lvm", "node", "pending", "report"}
 
 // commented are the files with comments that users read.
 var commented = []string{".yaml", ".yml", ".tpl", ".txt", "values.schema.json"}
@@ -22,7 +22,7 @@ func Collect(root string) error {
 	if err := os.RemoveAll(filepath.Join(root, Folder)); err != nil {
 		return err
 	}
-	for _, folder := range sourceFolders {
+	for _, folder := range SourceFolders {
 		err := each(root, folder, func(path string, source []byte) error {
 			if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "lvmtest") {
 				return nil

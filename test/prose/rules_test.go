@@ -32,6 +32,7 @@ func TestRules(t *testing.T) {
 		"pending/.x":      "",
 		"cmd/.x":          "",
 		"controller/.x":   "",
+		"internal/.x":     "",
 		"node/.x":         "",
 		"deploy/b/c.tpl":  "{{/* " + long + " */}}\n",
 	} {

@@ -20,7 +20,7 @@ import (
 )
 
 // checked are the files and folders that Vale checks.
-var checked = []string{"README.md", "CONTRIBUTING.md", "docs", "api", "cmd", "controller", "deploy", "kube", "lvm", "node", "pending", "report", "test", prose.Folder}
+var checked = append([]string{"README.md", "CONTRIBUTING.md", "docs", "api", "deploy", "test", prose.Folder}, prose.SourceFolders...)
 
 func main() {
 	vale := flag.String("vale", "vale", "the program")
