@@ -229,10 +229,13 @@ func isOpaque(lv lvm.LV) bool {
 	return slices.ContainsFunc(lv.Segments, func(s lvm.Segment) bool { return !pvSegments[s.Type] && !lvSegments[s.Type] })
 }
 
-// takeOpaque gives a reported group the direct reading's values that an opaque volume makes unknown.
+// takeOpaque gives a reported group the direct reading's values that an opaque volume makes unknown. Extents that only the reading calls free
+// remain a difference: the volume may name its disks in a way that the reader does not see.
 func takeOpaque(g *lvm.Group, direct lvm.Group) {
 	for i := range min(len(g.PVs), len(direct.PVs)) {
-		g.PVs[i].Free = direct.PVs[i].Free
+		if len(direct.PVs[i].Free) == 0 {
+			g.PVs[i].Free = direct.PVs[i].Free
+		}
 	}
 	for i := range min(len(g.LVs), len(direct.LVs)) {
 		ours, theirs := direct.LVs[i], &g.LVs[i]

@@ -244,6 +244,22 @@ func TestUnknownMetadata(t *testing.T) {
 	}
 }
 
+// TestOpaqueOnUnseenDisk: a segment of an unknown type can name its disk in a way that the reader does not see. The comparison with LVM's
+// report finds that the disk's extents are not free.
+func TestOpaqueOnUnseenDisk(t *testing.T) {
+	whole, err := importGroup(captured(t, "linear"))
+	fixture.Must(t, err)
+	im, err := importGroup(strings.NewReplacer(`type = "striped"`, `type = "spiral"`, "stripes = [", "turns {\nstripes = [", "]\n}", "]\n}\n}").Replace(captured(t, "linear")))
+	fixture.Must(t, err)
+	if im.group.FreeExtents() <= whole.group.FreeExtents() {
+		t.Fatalf("%d of %d extents are free", im.group.FreeExtents(), whole.group.FreeExtents())
+	}
+	direct, report := lvm.State{Groups: []lvm.Group{im.group}}, lvm.State{Groups: []lvm.Group{whole.group}}
+	if found := compareStates(direct, report, direct); !strings.Contains(found.differences[im.group.UUID], "Free") {
+		t.Errorf("%v", found.differences)
+	}
+}
+
 // TestUnreadableGroup: a group that cannot be read is not absent and is not changed; its disks are known, so that LVM can activate its volumes.
 // A text that does not even say whose it is makes its device unreadable.
 func TestUnreadableGroup(t *testing.T) {
@@ -252,6 +268,7 @@ func TestUnreadableGroup(t *testing.T) {
 		probes := probesOf(node, t)
 		for i := range probes {
 			probes[i].areas[0].text = &groupText{text: strings.Replace(probes[i].areas[0].text.text, from, to, 1)}
+			probes[i].areas = append(probes[i].areas, probes[i].areas[0])
 		}
 		s := assemble(probes, func(string) (bool, error) { return false, nil })
 		if s.CheckComplete() == nil {

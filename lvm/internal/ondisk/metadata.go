@@ -93,7 +93,9 @@ func readCopies(pvs []probe) (copies []*metadataCopy) {
 				im, _ := a.text.read() // withoutUnparsed
 				i, copies = len(copies), append(copies, &metadataCopy{imported: im, text: a.text})
 			}
-			copies[i].holders = append(copies[i].holders, p.label.uuid)
+			if !slices.Contains(copies[i].holders, p.label.uuid) { // a PV can have two areas, or two devices
+				copies[i].holders = append(copies[i].holders, p.label.uuid)
+			}
 		}
 	}
 	return copies
