@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"io"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +40,7 @@ func (e *Engine) ActivateUnread(ctx context.Context, g lvm.Group, id lvm.ID, uui
 }
 
 // LookupUnread returns what device-mapper knows of an active volume of such a group. It counts as one that was formatted: only the format
-// mark on the volume itself proves that it was not.
+// mark on the volume itself proves that it was not. An encrypted volume shows that it is one while it is open.
 func (e *Engine) LookupUnread(g lvm.Group, id lvm.ID) (lvm.Volume, error) {
 	devices, err := e.Devices()
 	if err != nil {
@@ -55,8 +57,38 @@ func (e *Engine) LookupUnread(g lvm.Group, id lvm.ID) (lvm.Volume, error) {
 			continue // it was removed
 		}
 		if _, name, err := e.Machine.Kernel.Mapping(stat.Rdev); err == nil && name == dm.MapperName(g.Name, id.LV) {
-			return lvm.Volume{ID: id, UUID: ondisk.Dashed(raw), Group: g.Name, State: lvm.StateReady, FormatMark: lvm.FormatMarkSize}, nil
+			v := lvm.Volume{ID: id, UUID: ondisk.Dashed(raw), Group: g.Name, State: lvm.StateReady}
+			if v.FormatMark, err = placeOfMark(d.Path); err == nil {
+				v.Class.Encryption, err = e.openEncryption(id)
+			}
+			return v, err
 		}
 	}
 	return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %s is not active, and the driver cannot read volume group %s: %s", id, g.Name, g.Unreadable)
+}
+
+// openEncryption returns the encryption of a volume as its open mapping shows it.
+func (e *Engine) openEncryption(id lvm.ID) (lvm.Encryption, error) {
+	if e.Config.Encryption == nil {
+		return lvm.EncryptionNone, nil
+	}
+	if _, _, open, err := e.Config.Encryption.Mapping(id.String()); err != nil || !open {
+		return lvm.EncryptionNone, err
+	}
+	return lvm.EncryptionLUKS2, nil
+}
+
+// placeOfMark returns where a new volume of the device's size has its format mark. The mapping of an encrypted one has its own at the same
+// place.
+func placeOfMark(path string) (lvm.Bytes, error) {
+	device, err := os.Open(path)
+	if err != nil {
+		return 0, lvm.Errorf(lvm.KindBusy, "cannot determine the size of a volume: %w", err)
+	}
+	defer func() { _ = device.Close() }()
+	size, err := device.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, lvm.Errorf(lvm.KindBusy, "cannot determine the size of a volume: %w", err)
+	}
+	return max(lvm.FormatMarkSize, lvm.FormatMarkOffset(lvm.Bytes(size))), nil
 }

@@ -166,9 +166,11 @@ func ActivateArgs(t Target, g lvm.Group) []string {
 	return append(OnDevices("lvchange", g), "-ay", "--", t.String())
 }
 
-// ActivateIfArgs is ActivateArgs for a logical volume of which only the name and the UUID are known.
+// ActivateIfArgs is ActivateArgs for a logical volume of which only the name and the UUID are known. LVM activates only one with the driver's
+// tags.
 func ActivateIfArgs(t Target, g lvm.Group, uuid string) []string {
-	return append(OnDevices("lvchange", g), "-ay", "-S", "lv_uuid="+uuid, "--", t.String())
+	guard := fmt.Sprintf("lv_uuid=%s && lv_tags={%s}", uuid, lvm.EncodeTag(lvm.KeyVersion, lvm.TagVersion))
+	return append(OnDevices("lvchange", g), "-ay", "-S", guard, "--", t.String())
 }
 
 // DeactivateArgs deactivates volumes of a group. LVM refuses while one is in use.

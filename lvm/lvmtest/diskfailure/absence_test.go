@@ -111,20 +111,25 @@ func TestNoCommitWhilePVMissing(t *testing.T) {
 }
 
 // TestUnreadableGroup: nothing changes a group that the driver cannot read, and none of its volumes counts as absent. Pods of its volumes start: LVM
-// activates the volume with the UUID of the PersistentVolume, and no other.
+// activates the managed volume with the UUID of the PersistentVolume, and no other.
 func TestUnreadableGroup(t *testing.T) {
 	node, b, d := hosttest.StartedWith(t, lvm.Config{})
 	active, idle := d.MustCreate(t, b.Spec("active", 8*lvm.MiB)), d.MustCreate(t, b.Spec("idle", 8*lvm.MiB))
 	device, err := d.Activate(t.Context(), active.ID, active.UUID)
 	hosttest.Must(t, err)
+	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "theirs", b.Group)
 	b.Admin(t, "lvchange", "-y", "-an", "vg-test/"+idle.ID.LV)
-	seqno := node.Group("vg-test").Seqno
+	b.Admin(t, "lvchange", "-y", "-an", "vg-test/theirs")
+	before := node.Group("vg-test")
+	seqno, theirs := before.Seqno, before.LVs[slices.IndexFunc(before.LVs, func(lv lvm.LV) bool { return lv.Name == "theirs" })]
 	node.Change("vg-test", func(g *lvm.Group) { g.Unreadable = "a new syntax" })
 	if now, err := d.Activate(t.Context(), active.ID, active.UUID); err != nil || now != device {
 		t.Errorf("an active volume: %q, %v", now, err)
 	}
 	_, err = d.Activate(t.Context(), idle.ID, active.UUID[1:]+"x")
 	hosttest.WantKind(t, "activate another volume of that name", err, lvm.KindBusy)
+	_, err = d.Activate(t.Context(), lvm.ID{VG: idle.ID.VG, LV: "theirs"}, theirs.UUID)
+	hosttest.WantKind(t, "activate an unmanaged volume", err, lvm.KindBusy)
 	if _, err := d.Activate(t.Context(), idle.ID, idle.UUID); err != nil {
 		t.Error(err)
 	}
