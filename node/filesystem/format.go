@@ -56,7 +56,8 @@ func (m Tools) Format(ctx context.Context, f Formatting) (err error) {
 	return removeMarks(device, f.Mark, f.Size)
 }
 
-// RemoveMark removes the format mark from a device, durably. Nothing on the device may be mounted. It opens the device for writing only if it has the mark: udev probes a device after each writer.
+// RemoveMark removes the format mark from a device, durably. Nothing on the device may be mounted. It opens the device for writing only if it
+// has the mark: udev probes a device after each writer.
 func (Tools) RemoveMark(path string, mark Mark) error {
 	device, size, err := open(path)
 	if err != nil {
@@ -123,7 +124,8 @@ func waitUnused(ctx context.Context, device string) error {
 // e2fsck(8), "EXIT CODE": a sum of these and others.
 const fsckErrorsLeft = 4
 
-// Fsck makes the repairs that need no admin. lvm.KindConflict: it cannot repair the errors. It checks ext4 with e2fsck -p, as at boot. xfs and btrfs replay their logs when they are mounted, and need no check.
+// Fsck makes the repairs that need no admin. It checks ext4 with e2fsck -p, as at boot. xfs and btrfs replay their logs when they are mounted,
+// and need no check. lvm.KindConflict: it cannot repair the errors.
 func (m Tools) Fsck(_ context.Context, device, fsType string) error {
 	if fsType != "ext4" {
 		return nil

@@ -10,8 +10,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Bind bind-mounts source at target; a read-only mount is read-only in every mount namespace that it reaches. Bind makes a read-only mount read-only before it attaches it at the target. The kernel propagates a new mount to other mount
-// namespaces, such as the host's, but not a later remount (Linux, Documentation/filesystems/sharedsubtree.rst).
+// Bind bind-mounts source at target; a read-only mount is read-only in every mount namespace that it reaches: Bind makes it read-only before
+// it attaches it at the target. The kernel propagates a new mount to other mount namespaces, such as the host's, but not a later remount
+// (Linux, Documentation/filesystems/sharedsubtree.rst).
 func (Machine) Bind(source, target string, readOnly bool) (err error) {
 	if readOnly {
 		if err = bindReadOnly(source, target); errors.Is(err, unix.ENOSYS) {
@@ -41,8 +42,8 @@ func bindReadOnly(source, target string) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// BindReadOnlyBeforeLinux512 is Bind on a kernel without mount_setattr(2): it binds to a private path, which other namespaces do not see, and from there to the target: a bind
-// mount has the flags of the mount that it is made from.
+// BindReadOnlyBeforeLinux512 is Bind on a kernel without mount_setattr(2): it binds to a private path, which other namespaces do not see, and
+// from there to the target: a bind mount has the flags of the mount that it is made from.
 func BindReadOnlyBeforeLinux512(source, target string) (err error) {
 	dir, err := os.MkdirTemp("", "nodelvm-bind-")
 	if err != nil {

@@ -43,7 +43,8 @@ func (Machine) Stat(device string) (BlockDevice, error) {
 	return BlockDevice{Number: DeviceNumber(stat.Rdev), Size: lvm.Bytes(sectors) * 512}, nil // sysfs counts 512-byte sectors, whatever the disk's are
 }
 
-// OpenDevice opens a block device until release is called: until then the kernel gives its number to no other device. It checks that the path is the kernel's name of the device: a node in /dev can be stale.
+// OpenDevice opens a block device until release is called: until then the kernel gives its number to no other device. It checks that the
+// path is the kernel's name of the device: a node in /dev can be stale.
 func (m Machine) OpenDevice(device string) (BlockDevice, func(), error) {
 	f, err := os.Open(device)
 	if err != nil {

@@ -25,7 +25,8 @@ func (Machine) Usage(path string) (Usage, error) {
 	return usageOf(s), nil
 }
 
-// UsageOf returns the usage of a mounted file system. fs.ErrNotExist: its path shows another one now. It compares the mount's ID: after an unmount, or below another mount, the path shows another file system.
+// UsageOf returns the usage of a mounted file system. fs.ErrNotExist: its path shows another one now. It compares the mount's ID: after an
+// unmount, or below another mount, the path shows another file system.
 func (Machine) UsageOf(m FileSystem) (Usage, error) {
 	fd, err := unix.Open(m.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
