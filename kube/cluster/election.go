@@ -30,7 +30,8 @@ type Election struct {
 	Record    Record
 	Log       *slog.Logger
 
-	leading bool // while true, the record is newer than that on the lease
+	leading bool   // while true, the record is newer than that on the lease
+	leave   func() // ends the election in which this process stands
 }
 
 // Record is what the active process stores on the lease for its successors, with each renewal.
@@ -39,8 +40,8 @@ type Record interface {
 	Text() string
 }
 
-// Run waits until this process is elected, then runs lead, whose context ends if the lease is not renewed in time. It returns when ctx
-// ends, after lead has returned and the lease is released. An error says that Lasts is invalid.
+// Run waits until this process is elected, then runs lead, whose context ends if the lease is not renewed in time or another process holds
+// it. It returns when ctx ends, after lead has returned and the lease is released. An error says that Lasts is invalid.
 func (e *Election) Run(ctx context.Context, lead func(context.Context)) error {
 	lasts := cmp.Or(e.Lasts, 15*time.Second)
 	for ctx.Err() == nil {
@@ -51,29 +52,24 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context)) error {
 	return nil
 }
 
-// stand takes part in one election. When ctx ends, lead returns before stand releases the lease. lead has returned when stand returns.
+// stand takes part in one election. client-go's elector must not release the lease (ReleaseOnCancel): it does that before it ends the
+// context of lead. That context ends before the lease expires: at most RenewDeadline, a RetryPeriod and a request after the last renewal.
 func (e *Election) stand(ctx context.Context, lasts time.Duration, lead func(context.Context)) error {
-	standing, leave := context.WithCancel(context.WithoutCancel(ctx))
+	standing, leave := context.WithCancel(ctx)
 	defer leave()
-	working := make(chan struct{}, 1) // full while lead runs
-	e.leading = false
+	e.leading, e.leave = false, leave
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: leaseName}, Client: recordedLeases{e, lasts},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: e.Holder},
+	}
+	ended := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: leaseName}, Client: recordedLeases{e, lasts},
-			LockConfig: resourcelock.ResourceLockConfig{Identity: e.Holder},
-		},
-		LeaseDuration: lasts, RenewDeadline: lasts * 2 / 3, RetryPeriod: lasts / 5, ReleaseOnCancel: true, Name: leaseName,
+		Lock: lock, LeaseDuration: lasts, RenewDeadline: lasts / 2, RetryPeriod: lasts / 5, Name: leaseName,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(held context.Context) {
-				working <- struct{}{}
-				defer func() { <-working }()
-				ctx, cancel := context.WithCancel(ctx)
-				defer cancel()
-				defer context.AfterFunc(held, cancel)()
-				if held.Err() == nil && ctx.Err() == nil {
-					e.Log.InfoContext(ctx, "elected", "lease", e.Namespace+"/"+leaseName, "holder", e.Holder)
-					lead(ctx)
-				}
+			OnStartedLeading: func(ctx context.Context) {
+				defer close(ended)
+				e.Log.InfoContext(ctx, "elected", "lease", e.Namespace+"/"+leaseName, "holder", e.Holder)
+				lead(ctx)
 			},
 			OnStoppedLeading: func() {},
 		},
@@ -81,17 +77,30 @@ func (e *Election) stand(ctx context.Context, lasts time.Duration, lead func(con
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() {
-		working <- struct{}{}
-		defer func() { <-working }()
-		leave()
-	})()
 	elector.Run(standing)
+	if !e.leading {
+		return nil // ctx has ended
+	}
 	if ctx.Err() == nil {
 		e.Log.WarnContext(ctx, "lost the lease", "lease", e.Namespace+"/"+leaseName)
 	}
-	working <- struct{}{}
+	<-ended // the elector has ended the context of lead
+	if err := e.release(context.WithoutCancel(ctx), lock); err != nil {
+		e.Log.WarnContext(ctx, "cannot release the lease; it expires by itself", "lease", e.Namespace+"/"+leaseName, "error", err)
+	}
 	return nil
+}
+
+// release releases the lease, if this process holds it, so that the next one need not wait.
+func (e *Election) release(ctx context.Context, lock *resourcelock.LeaseLock) error {
+	held, _, err := lock.Get(ctx)
+	if err != nil || held.HolderIdentity != e.Holder {
+		return err
+	}
+	now := metav1.Now()
+	return lock.Update(ctx, resourcelock.LeaderElectionRecord{
+		LeaderTransitions: held.LeaderTransitions, LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now,
+	})
 }
 
 // recordedLeases is the client of client-go's lock. It adds the record to what the lock writes, and limits the time of a request.
@@ -114,7 +123,11 @@ type recordedLease struct {
 func (l recordedLease) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	return l.LeaseInterface.Get(ctx, name, options)
+	lease, err := l.LeaseInterface.Get(ctx, name, options)
+	if e := l.election; err == nil && e.leading && ptr.Deref(lease.Spec.HolderIdentity, "") != e.Holder {
+		e.leave() // the elector would let lead work until RenewDeadline
+	}
+	return lease, err
 }
 
 func (l recordedLease) Create(ctx context.Context, lease *coordinationv1.Lease, options metav1.CreateOptions) (*coordinationv1.Lease, error) {
@@ -142,8 +155,6 @@ func (l recordedLease) write(ctx context.Context, lease *coordinationv1.Lease, s
 	}
 	lease.Annotations[api.AnnotationLosses] = e.Record.Text()
 	written, err := send(ctx)
-	if err == nil {
-		e.leading = ptr.Deref(lease.Spec.HolderIdentity, "") == e.Holder
-	}
+	e.leading = e.leading || err == nil
 	return written, err
 }

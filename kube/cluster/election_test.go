@@ -11,9 +11,13 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
 )
@@ -36,12 +40,12 @@ type candidate struct {
 }
 
 // join starts a candidate, which works a second longer than it may.
-func join(t *testing.T, clientset *fake.Clientset, name string) *candidate {
+func join(t *testing.T, leases coordinationclient.LeasesGetter, name string) *candidate {
 	t.Helper()
 	c := &candidate{}
 	ctx, leave := context.WithCancel(t.Context())
 	c.leave = leave
-	e := &Election{Leases: clientset.CoordinationV1(), Namespace: "ns", Holder: name, Record: &c.record, Log: slog.New(slog.DiscardHandler)}
+	e := &Election{Leases: leases, Namespace: "ns", Holder: name, Record: &c.record, Log: slog.New(slog.DiscardHandler)}
 	c.stopped.Go(func() {
 		err := e.Run(ctx, func(ctx context.Context) {
 			if c.leads.Swap(true) {
@@ -62,10 +66,10 @@ func join(t *testing.T, clientset *fake.Clientset, name string) *candidate {
 func TestOneOfTwoLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clientset := fake.NewClientset()
-		a := join(t, clientset, "a")
+		a := join(t, clientset.CoordinationV1(), "a")
 		time.Sleep(time.Minute)
 		a.record.Load("of a")
-		b := join(t, clientset, "b")
+		b := join(t, clientset.CoordinationV1(), "b")
 		time.Sleep(time.Minute)
 		if !a.leads.Load() || b.leads.Load() {
 			t.Fatalf("a leads: %t, b leads: %t", a.leads.Load(), b.leads.Load())
@@ -76,7 +80,7 @@ func TestOneOfTwoLeads(t *testing.T) {
 			t.Errorf("while a ends its work, a leads: %t, b leads: %t", a.leads.Load(), b.leads.Load())
 		}
 		a.stopped.Wait()
-		time.Sleep(5 * time.Second) // b asks every three seconds or a little later
+		time.Sleep(7 * time.Second) // b asks after 3 to 6.6 seconds
 		if !b.leads.Load() || b.record.Text() != "of a" {
 			t.Errorf("b leads: %t, with the record %q", b.leads.Load(), b.record.Text())
 		}
@@ -85,20 +89,47 @@ func TestOneOfTwoLeads(t *testing.T) {
 	})
 }
 
+// silent is an API server that does not answer while down is true.
+type silent struct {
+	coordinationclient.LeasesGetter
+	down *atomic.Bool
+}
+
+func (s silent) Leases(namespace string) coordinationclient.LeaseInterface {
+	return silentLeases{s.LeasesGetter.Leases(namespace), s.down}
+}
+
+type silentLeases struct {
+	coordinationclient.LeaseInterface
+	down *atomic.Bool
+}
+
+func (s silentLeases) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
+	if s.down.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.LeaseInterface.Get(ctx, name, options)
+}
+
+func (s silentLeases) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	if s.down.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.LeaseInterface.Update(ctx, lease, options)
+}
+
 // TestLeaderEndsWithoutAPIServer: it works no longer than the lease is valid, and leads again later.
 func TestLeaderEndsWithoutAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clientset := fake.NewClientset()
 		var down atomic.Bool
-		clientset.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return down.Load(), nil, errors.New("no connection")
-		})
-		a := join(t, clientset, "a")
-		time.Sleep(time.Minute)
+		a := join(t, silent{fake.NewClientset().CoordinationV1(), &down}, "a")
+		time.Sleep(61 * time.Second) // a second after a renewal
 		down.Store(true)
-		time.Sleep(16 * time.Second)
+		time.Sleep(14 * time.Second)
 		if a.leads.Load() {
-			t.Error("it leads although it cannot renew the lease")
+			t.Error("it leads although the lease has expired")
 		}
 		down.Store(false)
 		time.Sleep(20 * time.Second)
@@ -110,16 +141,72 @@ func TestLeaderEndsWithoutAPIServer(t *testing.T) {
 	})
 }
 
+// TestLeaderReleasesAfterItsWork: when the API server answers again after any time, no other process gets the lease before this one has
+// ended its work.
+func TestLeaderReleasesAfterItsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clientset := fake.NewClientset()
+		var down atomic.Bool
+		var silence time.Duration
+		var a *candidate
+		clientset.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			update, ok := action.(clienttesting.UpdateAction)
+			if ok && !down.Load() && *update.GetObject().(*coordinationv1.Lease).Spec.HolderIdentity == "" && a.leads.Load() {
+				t.Errorf("it releases the lease while it works, after %s without an API server", silence)
+			}
+			return down.Load(), nil, errors.New("no connection")
+		})
+		a = join(t, clientset.CoordinationV1(), "a")
+		for silence = 5 * time.Second; silence < 15*time.Second; silence += time.Second / 4 {
+			time.Sleep(30 * time.Second)
+			down.Store(true)
+			time.Sleep(silence)
+			down.Store(false)
+		}
+		a.leave()
+		a.stopped.Wait()
+	})
+}
+
+// TestLeaderEndsWhenAnotherHoldsTheLease: it does not wait until it may no longer renew the lease.
+func TestLeaderEndsWhenAnotherHoldsTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clientset := fake.NewClientset()
+		a := join(t, clientset.CoordinationV1(), "a")
+		time.Sleep(time.Minute)
+		leases := clientset.CoordinationV1().Leases("ns")
+		lease, err := leases.Get(t.Context(), leaseName, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease.Spec.HolderIdentity = ptr.To("b")
+		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		clientset.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { // the fake has no versions
+			return true, nil, apierrors.NewConflict(coordinationv1.SchemeGroupVersion.WithResource("leases").GroupResource(), leaseName, nil)
+		})
+		time.Sleep(5 * time.Second) // it asks every three seconds, and works a second longer
+		if a.leads.Load() {
+			t.Error("it leads although another process holds the lease")
+		}
+		a.leave()
+		a.stopped.Wait()
+		if lease, err = leases.Get(t.Context(), leaseName, metav1.GetOptions{}); err != nil || *lease.Spec.HolderIdentity != "b" {
+			t.Errorf("it released the lease of another process: %+v, %v", lease, err)
+		}
+	})
+}
+
 // TestRecordIsOnTheLease: the leader stores its record with each renewal. A process with the same name, after a restart of the container,
 // takes the record from the lease.
 func TestRecordIsOnTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &coordinationv1.Lease{}
 		lease.Namespace, lease.Name, lease.Annotations = "ns", leaseName, map[string]string{api.AnnotationLosses: "of an earlier process"}
-		lease.Spec.HolderIdentity = new(string)
-		*lease.Spec.HolderIdentity = "a"
+		lease.Spec.HolderIdentity = ptr.To("a")
 		clientset := fake.NewClientset(lease)
-		a := join(t, clientset, "a")
+		a := join(t, clientset.CoordinationV1(), "a")
 		time.Sleep(time.Second)
 		if got := a.record.Text(); got != "of an earlier process" {
 			t.Errorf("its record is %q", got)
