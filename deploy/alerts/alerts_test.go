@@ -47,8 +47,8 @@ nodelvm_volume_filesystem_available_bytes{node="n",vg="vg",lv="pvc-1",claim="sho
 nodelvm_volume_filesystem_size_bytes{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 100x360
 nodelvm_volume_filesystem_inodes_used{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 50x360
 nodelvm_volume_filesystem_inodes{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 100x360
-up{namespace="nodelvm-system",pod="old",container="controller",endpoint="http"} 1x100
-up{namespace="nodelvm-system",pod="new",container="controller",endpoint="http"} _x100 1x260
+up{namespace="nodelvm-system",pod="old",container="nodelvm-controller",endpoint="http"} 1x100
+up{namespace="nodelvm-system",pod="new",container="nodelvm-controller",endpoint="http"} _x100 1x260
 nodelvm_volume_group_wipe_backlog_bytes{node="n"} 0x300 9000+0x5 8000-100x50
 nodelvm_volume_group_wipe_backlog_bytes{node="large"} 900000-100x360
 nodelvm_metadata_verified{node="n"} 1x360
@@ -60,6 +60,7 @@ csi_plugin_operations_seconds_count{node="n",driver_name="nodelvm.io",method_nam
 csi_plugin_operations_seconds_count{node="n",driver_name="other.io",method_name="/csi.v1.Controller/CreateVolume",grpc_status_code="Internal"} 0+10x360
 up{node="n",container="nodelvm",endpoint="http"} 1x360
 up{node="n",container="other",endpoint="http"} 0x360
+up{namespace="other",pod="o",container="controller",endpoint="http"} 0x360
 `
 
 // sick is, for each alert, series on which it must fire, and what its description must then say.
@@ -94,11 +95,11 @@ var sick = map[string]struct{ series, says string }{
 		`nodelvm_volume_group_free_bytes{node="n",vg="vg",vg_uuid="u"} 10x360`, "thin pool vg/p on n"},
 	"NodelvmWipeBacklogLarge": {`nodelvm_volume_group_wipe_backlog_bytes{node="n",vg="vg",vg_uuid="u",claim_namespace="a"} 20x360` + "\n" +
 		`nodelvm_volume_group_wipe_backlog_bytes{node="n",vg="vg",vg_uuid="u",claim_namespace="b"} 20x360` + "\n" + `nodelvm_volume_group_size_bytes{node="n",vg="vg",vg_uuid="u"} 100x360`, "hold 40% of volume group vg on n"},
-	"NodelvmControllerDown": {`up{namespace="nodelvm-system",pod="j",container="controller",endpoint="http"} 1x300`, "nodelvm-controller in namespace nodelvm-system"},
+	"NodelvmControllerDown": {`up{namespace="nodelvm-system",pod="j",container="nodelvm-controller",endpoint="http"} 1x300`, "nodelvm-controller in namespace nodelvm-system"},
 	"NodelvmWipeStalled":    {`nodelvm_volume_group_wipe_backlog_bytes{node="n"} 1048576x360`, "backlog on n is 1MiB"},
 
 	"NodelvmMetadataDiffers": {`nodelvm_metadata_verified{node="n"} 0x360`, "What the driver on n reads"},
-	"NodelvmDriverDown":                 {`up{node="n",container="nodelvm",endpoint="http"} 0x360`, "driver on n"},
+	"NodelvmDriverDown":      {`up{node="n",container="nodelvm",endpoint="http"} 0x360`, "driver on n"},
 }
 
 // fileSystem is two series of one file system.

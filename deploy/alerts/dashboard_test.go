@@ -62,7 +62,7 @@ func readDashboard(t *testing.T) dashboard {
 const recorded = `
 up{node="n",container="nodelvm",endpoint="http"} 1x1500
 up{node="m",container="nodelvm",endpoint="http"} 0x1500
-up{namespace="nodelvm-system",pod="j",container="controller",endpoint="http"} 1x1500
+up{namespace="nodelvm-system",pod="j",container="nodelvm-controller",endpoint="http"} 1x1500
 nodelvm_volumes{node="n",state="ready"} 3x1500
 nodelvm_volume_condition{node="n",condition="VolumeDegraded",vg="vg",lv="pvc-1",claim="shop/data"} 1x1500
 nodelvm_physical_volume_missing{node="n",vg="vg",vg_uuid="u",pv_uuid="a"} 1x1500

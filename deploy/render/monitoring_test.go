@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
@@ -113,6 +114,19 @@ func expectMonitors(t *testing.T, docs []document, kind string, served map[strin
 	}
 	if found != 2 {
 		t.Errorf("%d objects of kind %s, want one for the drivers and one for the controller", found, kind)
+	}
+}
+
+// TestAlertsNameTheContainers: the alerts on a target that is down select it by the name of its container.
+func TestAlertsNameTheContainers(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(deployDir, chartDir, "files", "alerts.yaml"))
+	must(t, err)
+	var d apps.Deployment
+	only(t, splitController(t), "Deployment", &d)
+	for _, pod := range []core.PodSpec{d.Spec.Template.Spec, daemonSet(t, shipped(t)).Spec.Template.Spec} {
+		if name := pod.Containers[0].Name; !strings.Contains(string(text), `up{container="`+name+`",`) {
+			t.Errorf("no alert selects the container %s", name)
+		}
 	}
 }
 
