@@ -2,12 +2,21 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/report"
 )
@@ -85,6 +94,30 @@ func TestVolumeName(t *testing.T) {
 	}
 	if volumeName("n", "vg-a", "b") == volumeName("n", "vg", "a-b") {
 		t.Error("two volumes of one node have one name")
+	}
+}
+
+// TestAdoptRefusesVolumeOfAPersistentVolume, whatever its name, and no other volume.
+func TestAdoptRefusesVolumeOfAPersistentVolume(t *testing.T) {
+	held := lvm.Volume{ID: lvm.ID{VG: kubetest.TestVG, LV: "old"}, UUID: "u", Group: "vg", Name: "old"}
+	pv := corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: api.DriverName, VolumeHandle: held.ID.String()}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		kubetest.Reply(w, http.StatusOK, &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}, Items: []corev1.PersistentVolume{pv}})
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := adminSession{client: client}
+	if err := a.unheld(t.Context(), held); !strings.Contains(fmt.Sprint(err), "vg/old has the PersistentVolume by-hand already") {
+		t.Errorf("of a volume that has one: %v", err)
+	}
+	other := held
+	other.ID.LV = "another"
+	if err := a.unheld(t.Context(), other); err != nil {
+		t.Errorf("of another volume: %v", err)
 	}
 }
 
