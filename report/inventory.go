@@ -13,7 +13,7 @@ type Inventory struct {
 	Volumes   []Volume   `json:"volumes"`
 	Snapshots []Snapshot `json:"snapshots"`
 	Damaged   []string   `json:"invalidTags,omitempty"`       // sentences: logical volumes with invalid tags of this driver
-	Unread    []string   `json:"unreadableDevices,omitempty"` // sentences: unreadable disks
+	Unread    []string   `json:"unreadableDevices,omitempty"` // sentences: unreadable disks, and volume groups with unreadable metadata
 	Skipped   []string   `json:"unknownDevices,omitempty"`    // sentences: devices that the driver does not search for volume groups, because it cannot determine what they are made of
 
 	OnVolumes   []string  `json:"devicesOnVolumes,omitempty"`   // sentences: devices that the node has activated from the content of volumes

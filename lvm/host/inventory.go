@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/nodelvm/nodelvm/report"
 )
@@ -14,7 +16,12 @@ func (h *Host) Inventory(ctx context.Context) (report.Inventory, error) {
 	if err != nil {
 		return inv, err
 	}
-	inv.Unread, inv.Skipped = s.UnreadDevices, s.Skipped
+	inv.Unread, inv.Skipped = slices.Clone(s.UnreadDevices), s.Skipped
+	for _, g := range s.Groups {
+		if g.Unreadable != "" { // the inventory lacks its volumes, which are no more absent than those on an unreadable disk
+			inv.Unread = append(inv.Unread, fmt.Sprintf("the metadata of volume group %s cannot be read: %s", g.Name, g.Unreadable))
+		}
+	}
 	inv.Unaccepted = s.Unaccepted
 	err = h.health.AddTo(&inv, s, h.pools.ExtensionsOf)
 	h.addReasons(&inv)

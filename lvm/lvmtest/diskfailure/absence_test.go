@@ -149,6 +149,10 @@ func TestUnreadableGroup(t *testing.T) {
 	if now := node.Group("vg-test").Seqno; now != seqno {
 		t.Errorf("%d commits", now-seqno)
 	}
+	inv, err := d.Inventory(t.Context())
+	if hosttest.Must(t, err); len(inv.Volumes) > 0 || len(inv.Unread) != 1 || !strings.Contains(inv.Unread[0], "a new syntax") {
+		t.Errorf("the inventory is complete: %+v", inv)
+	}
 	found, err := d.Health(t.Context())
 	if hosttest.Must(t, err); len(found) != 1 || found[0].Type != lvm.ConditionVolumeGroupUnusable || !strings.Contains(found[0].Text, "a new syntax") {
 		t.Errorf("conditions: %+v", found)
