@@ -50,6 +50,9 @@ func NewFixture(t testing.TB) hosttest.Fixture {
 	} else if there {
 		Admin(t, "vgremove", "-ff", "-y", Group)
 	}
+	// The node has no udev, which would remove the names that an admin's lvm created for volumes since removed by a killed driver. LVM
+	// refuses a group while they exist.
+	hosttest.Must(t, os.RemoveAll(filepath.Join("/dev", Group)))
 	Admin(t, append([]string{"vgcreate", "-y", "-s", "4m", "--addtag", "fast", Group}, loops...)...)
 	return b
 }
