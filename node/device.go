@@ -8,9 +8,9 @@ import (
 )
 
 // currentDevice returns the device that the pods of a volume use: the mapping of an encrypted volume, else its logical volume.
-func (s *Server) currentDevice(v volume) (device string, active bool, err error) {
+func (s *Server) currentDevice(ctx context.Context, v volume) (device string, active bool, err error) {
 	if v.encryption == lvm.EncryptionNone {
-		return s.devices.Device(v.id, v.uuid)
+		return s.devices.Device(ctx, v.id, v.uuid)
 	}
 	device, _, active, err = s.encryption.Mapping(v.id.String())
 	return device, active, err
@@ -18,12 +18,12 @@ func (s *Server) currentDevice(v volume) (device string, active bool, err error)
 
 // openDevice opens a volume's device, and checks that it is still the volume's: device-mapper gives the number of a device that
 // an admin has deactivated to the next one, possibly of another volume. While it is open, that cannot happen.
-func (s *Server) openDevice(v volume, device string) (mount.BlockDevice, func(), error) {
+func (s *Server) openDevice(ctx context.Context, v volume, device string) (mount.BlockDevice, func(), error) {
 	block, release, err := s.block.OpenDevice(device)
 	if err != nil {
 		return block, nil, err
 	}
-	now, active, err := s.currentDevice(v)
+	now, active, err := s.currentDevice(ctx, v)
 	if err == nil && (!active || now != device) {
 		err = lvm.Errorf(lvm.KindBusy, "device %s is no longer volume %s: another program on this node deactivated it; the driver changed nothing, retry", device, v.id)
 	}
@@ -43,7 +43,7 @@ func (s *Server) deviceOf(ctx context.Context, id lvm.ID) (v lvm.Volume, path st
 	if err != nil {
 		return v, "", block, err
 	}
-	path, active, err := s.currentDevice(volumeOf(v))
+	path, active, err := s.currentDevice(ctx, volumeOf(v))
 	if err != nil {
 		return v, "", block, err
 	}
@@ -64,8 +64,8 @@ func volumeOf(v lvm.Volume) volume {
 }
 
 // activeDevice returns the path and number of the device that a volume's pods use; active is false if there is none.
-func (s *Server) activeDevice(v lvm.Volume) (path string, number mount.DeviceNumber, active bool) {
-	path, active, err := s.currentDevice(volumeOf(v))
+func (s *Server) activeDevice(ctx context.Context, v lvm.Volume) (path string, number mount.DeviceNumber, active bool) {
+	path, active, err := s.currentDevice(ctx, volumeOf(v))
 	if err != nil || !active {
 		return "", 0, false
 	}

@@ -76,7 +76,7 @@ func (s *Server) stageEncrypted(ctx context.Context, r stageRequest, v lvm.Volum
 	if err != nil {
 		return mapping, nil, err
 	}
-	mapping.BlockDevice, release, err = s.openDevice(r.volume, mapping.device)
+	mapping.BlockDevice, release, err = s.openDevice(ctx, r.volume, mapping.device)
 	return mapping, release, err
 }
 
@@ -95,14 +95,14 @@ func passesDiscards(class lvm.Class, mountOptions []string) bool {
 // lvm.KindConflict: the expansion is repeated, because the Secret can be corrected.
 func (s *Server) expandMapping(ctx context.Context, r expandRequest, v lvm.Volume) (lvm.Bytes, error) {
 	lv := volume{id: v.ID, uuid: v.UUID}
-	device, active, err := s.currentDevice(lv)
+	device, active, err := s.currentDevice(ctx, lv)
 	if err == nil && !active {
 		err = notInUse(v.ID)
 	}
 	if err != nil {
 		return 0, err
 	}
-	_, release, err := s.openDevice(lv, device)
+	_, release, err := s.openDevice(ctx, lv, device)
 	if err != nil {
 		return 0, err
 	}

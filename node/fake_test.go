@@ -62,7 +62,7 @@ func (f *fake) ActivateAs(context.Context, lvm.ID, string, lvm.Encryption) (stri
 	f.active = true
 	return "/dev/dm-3", f.do("activate")
 }
-func (f *fake) Device(lvm.ID, string) (string, bool, error) {
+func (f *fake) Device(context.Context, lvm.ID, string) (string, bool, error) {
 	if f.moved && f.held > 0 {
 		return "/dev/dm-9", true, nil
 	}

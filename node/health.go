@@ -32,7 +32,7 @@ func (s *Server) Health(ctx context.Context) ([]lvm.Condition, error) {
 		return findings, nil
 	}
 	for _, v := range volumes {
-		path, number, active := s.activeDevice(v)
+		path, number, active := s.activeDevice(ctx, v)
 		if !active || !slices.Contains(failed, number) {
 			continue // it works, is not mounted, or is being unmounted
 		}
@@ -92,12 +92,12 @@ func expansionCommand(v lvm.Volume) string {
 }
 
 // checkHeaders checks the LUKS headers of the active encrypted volumes.
-func (s *Server) checkHeaders(volumes []lvm.Volume) (findings []lvm.Condition) {
+func (s *Server) checkHeaders(ctx context.Context, volumes []lvm.Volume) (findings []lvm.Condition) {
 	for _, v := range volumes {
 		if v.Class.Encryption == lvm.EncryptionNone {
 			continue
 		}
-		path, active, err := s.devices.Device(v.ID, v.UUID)
+		path, active, err := s.devices.Device(ctx, v.ID, v.UUID)
 		if err != nil || !active {
 			continue
 		}

@@ -60,8 +60,8 @@ func (s *Server) findHostSignatures(ctx context.Context, volumes []lvm.Volume) [
 	done := make(chan []lvm.Condition, 1)
 	go func() {
 		defer s.signatureScan.Unlock()
-		findings := s.checkHeaders(volumes)
-		for _, raw := range s.rawVolumes(volumes) {
+		findings := s.checkHeaders(ctx, volumes)
+		for _, raw := range s.rawVolumes(ctx, volumes) {
 			if f, found := s.hostSignatureFinding(raw); found {
 				findings = append(findings, f)
 			}
@@ -87,7 +87,7 @@ type rawVolume struct {
 
 // rawVolumes returns the volumes that are published as raw block volumes. If there is none, it only reads the mount table: each
 // scrape of the metrics calls it, and each search for a volume's device costs many system calls.
-func (s *Server) rawVolumes(volumes []lvm.Volume) []rawVolume {
+func (s *Server) rawVolumes(ctx context.Context, volumes []lvm.Volume) []rawVolume {
 	numbers, err := s.mounts.RawDevices()
 	if err != nil || len(numbers) == 0 {
 		return nil
@@ -101,7 +101,7 @@ func (s *Server) rawVolumes(volumes []lvm.Volume) []rawVolume {
 			if v.Block != block {
 				continue
 			}
-			if path, number, active := s.activeDevice(v); active && slices.Contains(numbers, number) {
+			if path, number, active := s.activeDevice(ctx, v); active && slices.Contains(numbers, number) {
 				raw = append(raw, rawVolume{v, path})
 			}
 		}

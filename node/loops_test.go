@@ -13,13 +13,13 @@ import (
 // loops are volumes on loop devices, by logical volume name.
 type loops map[string]string
 
-func (l loops) Device(id lvm.ID, _ string) (string, bool, error) {
+func (l loops) Device(_ context.Context, id lvm.ID, _ string) (string, bool, error) {
 	device, ok := l[id.LV]
 	return device, ok, nil
 }
 
-func (l loops) ActivateAs(_ context.Context, id lvm.ID, uuid string, _ lvm.Encryption) (string, error) {
-	if device, ok, _ := l.Device(id, uuid); ok {
+func (l loops) ActivateAs(ctx context.Context, id lvm.ID, uuid string, _ lvm.Encryption) (string, error) {
+	if device, ok, _ := l.Device(ctx, id, uuid); ok {
 		return device, nil
 	}
 	return "", lvm.Errorf(lvm.KindNotFound, "volume %s is gone", id)

@@ -24,7 +24,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 		return nil, err
 	}
 	defer release()
-	device, active, err := s.currentDevice(r.volume)
+	device, active, err := s.currentDevice(ctx, r.volume)
 	switch {
 	case err == nil && !active && r.encryption != lvm.EncryptionNone:
 		err = lvm.Errorf(lvm.KindConflict, "volume %s is encrypted and not open on this node: it must be staged first, with the Secret that %s of its PersistentVolume names", r.id, stageSecret)
@@ -77,7 +77,7 @@ func (s *Server) lockTarget(volume, target string, alone func() (bool, error)) (
 }
 
 func (s *Server) publish(ctx context.Context, r publishRequest, device string) error {
-	block, release, err := s.openDevice(r.volume, device)
+	block, release, err := s.openDevice(ctx, r.volume, device)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ type Devices interface {
 	// another encryption.
 	ActivateAs(ctx context.Context, id lvm.ID, uuid string, encryption lvm.Encryption) (device string, err error)
 	// Device returns the device if the volume is active, without LVM.
-	Device(id lvm.ID, uuid string) (device string, active bool, err error)
+	Device(ctx context.Context, id lvm.ID, uuid string) (device string, active bool, err error)
 	// Owns reports whether the device of this number is the volume's, or no longer exists. It asks device-mapper, not LVM.
 	Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
 	// Lookup returns a ready volume, or lvm.KindNotFound or lvm.KindNotLocal. It starts no process while the disks are

@@ -42,7 +42,7 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 }
 
 func (s *Server) stage(ctx context.Context, r stageRequest, v lvm.Volume, device string) error {
-	block, release, err := s.openDevice(volume{id: r.id, uuid: r.uuid}, device)
+	block, release, err := s.openDevice(ctx, volume{id: r.id, uuid: r.uuid}, device)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func (s *Server) Trimmable(ctx context.Context) ([]trim.FileSystem, error) {
 		if v.Block {
 			continue
 		}
-		if _, number, active := s.activeDevice(v); active && len(writable(mounted[number])) > 0 {
+		if _, number, active := s.activeDevice(ctx, v); active && len(writable(mounted[number])) > 0 {
 			list = append(list, trim.FileSystem{ID: v.ID, Volume: v.Name})
 		}
 	}

@@ -39,7 +39,7 @@ func (s *Server) fileSystemsOf(ctx context.Context, volumes []lvm.Volume) (map[l
 		if v.Block {
 			continue
 		}
-		if _, number, active := s.activeDevice(v); active && len(mounted[number]) > 0 {
+		if _, number, active := s.activeDevice(ctx, v); active && len(mounted[number]) > 0 {
 			reads[v.ID] = s.usage.start(v.ID, mounted[number], s.mounted.UsageOf)
 		}
 	}

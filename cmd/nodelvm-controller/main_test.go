@@ -61,7 +61,7 @@ func TestPages(t *testing.T) {
 	handler := newHTTPHandler()
 	for path, says := range map[string]string{"/healthz": "ok", "/readyz": "ok", "/metrics": "process_resident_memory_bytes"} {
 		reply := httptest.NewRecorder()
-		handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, path, nil))
+		handler.ServeHTTP(reply, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		if reply.Code != http.StatusOK || !strings.Contains(reply.Body.String(), says) {
 			t.Errorf("%s: %d, %q", path, reply.Code, reply.Body)
 		}

@@ -33,7 +33,9 @@ func BenchmarkMetrics(b *testing.B) {
 				}
 			}
 			r.stop()
-			<-r.done
+			if err := <-r.done; err != nil {
+				b.Fatal(err)
+			}
 		})
 	}
 }

@@ -16,8 +16,8 @@ type activating struct {
 }
 
 // Device finds the device of an active volume in sysfs, without LVM. A volume that does not exist is inactive, not an error.
-func (h *Host) Device(id lvm.ID, uuid string) (device string, active bool, err error) {
-	return h.engine.FindDevice(id, uuid)
+func (h *Host) Device(ctx context.Context, id lvm.ID, uuid string) (device string, active bool, err error) {
+	return h.engine.FindDevice(ctx, id, uuid)
 }
 
 // Activate returns the device of a volume, "/dev/dm-N", and activates the volume if it has none. That takes one LVM process,

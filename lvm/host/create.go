@@ -249,7 +249,7 @@ func (h *Host) completeOrRemove(ctx context.Context, s lvm.State, v lvm.Volume) 
 	if failure == nil || v.Class.Layout != lvm.LayoutThin || lvm.KindOf(failure) == lvm.KindBusy { // busy: the driver could not try
 		return finished, failure
 	}
-	if _, active, err := h.engine.FindDevice(v.ID, v.UUID); err != nil || active {
+	if _, active, err := h.engine.FindDevice(ctx, v.ID, v.UUID); err != nil || active {
 		return lvm.Volume{}, failure
 	}
 	if err := h.engine.Remove(ctx, s, v.ID, v.UUID, lvm.StateCreating); err != nil {

@@ -88,7 +88,7 @@ func (h *Host) commitSnapshot(ctx context.Context, g lvm.Group, p alloc.Snapshot
 // freezable makes sure that LVM can suspend the origin's device for a snapshot or clone: it resumes a suspended device, and
 // refuses a frozen file system, on which LVM would fail half-way.
 func (h *Host) freezable(ctx context.Context, g lvm.Group, origin lvm.Volume) error {
-	path, active, err := h.engine.FindDevice(origin.ID, origin.UUID)
+	path, active, err := h.engine.FindDevice(ctx, origin.ID, origin.UUID)
 	if err != nil || !active {
 		return err
 	}
@@ -184,7 +184,7 @@ func (h *Host) deleteSnapshot(ctx context.Context, id lvm.ID) error {
 	case sn.Cluster != h.engine.Config.Cluster:
 		return lvm.Errorf(lvm.KindNotManaged, "snapshot %s/%s belongs to the cluster %q, and only that cluster deletes it (this one is %q)", g.Name, id.LV, sn.Cluster, h.engine.Config.Cluster)
 	}
-	path, active, err := h.engine.FindDevice(id, sn.UUID)
+	path, active, err := h.engine.FindDevice(ctx, id, sn.UUID)
 	if err != nil {
 		return err
 	}

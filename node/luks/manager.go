@@ -131,15 +131,20 @@ func (m *Manager) Check(v Volume) (problem string, err error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = plan(v, o, progress{})
+	return problemOf(v, o), nil
+}
+
+func problemOf(v Volume, o Observation) string {
+	_, err := plan(v, o, progress{})
 	switch {
 	case lvm.KindOf(err) == lvm.KindInUse: // suspended for a snapshot, or in use by an admin
+		return ""
 	case err != nil:
-		return err.Error(), nil
+		return err.Error()
 	case o.Header.State == HeaderValid && o.Header.Copies == 1:
-		return "one of the two copies of the LUKS header on " + v.Device + " is damaged: cryptsetup repairs it when the volume is opened next; check the disk", nil
+		return "one of the two copies of the LUKS header on " + v.Device + " is damaged: cryptsetup repairs it when the volume is opened next; check the disk"
 	}
-	return "", nil
+	return ""
 }
 
 // Suspend freezes the file system on an open volume and stops its I/O until resume is called: for a snapshot, LVM does that only

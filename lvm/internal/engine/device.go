@@ -8,13 +8,13 @@ import (
 )
 
 // FindDevice finds the device of an active volume in sysfs, without LVM. A volume that does not exist is inactive, not an error.
-func (e *Engine) FindDevice(id lvm.ID, uuid string) (device string, active bool, err error) {
+func (e *Engine) FindDevice(ctx context.Context, id lvm.ID, uuid string) (device string, active bool, err error) {
 	device, active, err = e.Machine.Kernel.Device(lvm.DeviceUUID(id.VG, uuid))
 	if err != nil {
 		return "", false, lvm.Errorf(lvm.KindOf(err), "cannot determine whether volume %s is active: %w", id, err)
 	}
 	if active {
-		if err := e.checkPVs(id.VG, device); err != nil {
+		if err := e.checkPVs(ctx, id.VG, device); err != nil {
 			return "", false, err
 		}
 	}
@@ -34,7 +34,7 @@ func NotReady(g lvm.Group, v lvm.Volume) error {
 // EnsureActive returns the volume's device. If necessary, it activates the volume, resumes the device, or makes it map a disk again
 // that was removed and is back.
 func (e *Engine) EnsureActive(ctx context.Context, v lvm.Volume) (string, error) {
-	path, active, err := e.FindDevice(v.ID, v.UUID)
+	path, active, err := e.FindDevice(ctx, v.ID, v.UUID)
 	if err != nil {
 		return "", err
 	}
@@ -67,7 +67,7 @@ func (e *Engine) activateLocked(ctx context.Context, s lvm.State, v lvm.Volume) 
 	if err != nil {
 		return "", err
 	}
-	path, active, err := e.FindDevice(v.ID, v.UUID)
+	path, active, err := e.FindDevice(ctx, v.ID, v.UUID)
 	if err != nil {
 		return "", err
 	}
@@ -81,10 +81,10 @@ func (e *Engine) activateLocked(ctx context.Context, s lvm.State, v lvm.Volume) 
 		return "", err
 	}
 	failure := e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(t, g)}})
-	path, active, err = e.FindDevice(v.ID, v.UUID)
+	path, active, err = e.FindDevice(ctx, v.ID, v.UUID)
 	if err == nil && !active && e.removeStaleLegs(g, lvm.ComponentsAndPool(g, lv)[1:]) {
 		failure = e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(t, g)}})
-		path, active, err = e.FindDevice(v.ID, v.UUID)
+		path, active, err = e.FindDevice(ctx, v.ID, v.UUID)
 	}
 	if err == nil && !active {
 		if failure == nil {

@@ -42,7 +42,7 @@ func TestDeviceOfAnotherVolumesContent(t *testing.T) {
 		if c.below == "loop0" {
 			fixture.Must(t, os.RemoveAll(filepath.Join(s.Dev, "loop0"))) // it cannot be queried
 		}
-		path, active, err := e.FindDevice(lvm.ID{VG: "a-a", LV: "x"}, "victim")
+		path, active, err := e.FindDevice(t.Context(), lvm.ID{VG: "a-a", LV: "x"}, "victim")
 		if active != c.want || (path != "") != c.want || (err == nil) != c.want {
 			t.Errorf("on %s: %q, %v, %v", what, path, active, err)
 		}
@@ -156,7 +156,7 @@ func TestForgedVolumeOnDisk(t *testing.T) {
 		if !c.reread {
 			e.pvs.note(c.state)
 		}
-		path, active, err := e.FindDevice(lvm.ID{VG: "a-a", LV: "x"}, "victim")
+		path, active, err := e.FindDevice(t.Context(), lvm.ID{VG: "a-a", LV: "x"}, "victim")
 		if active != c.want || (path != "") != c.want || (err == nil) != c.want || !c.want && lvm.KindOf(err) != lvm.KindConflict {
 			t.Errorf("on %s: %q, %v, %v", what, path, active, err)
 		}

@@ -41,7 +41,7 @@ func (p *pvDevices) without(group lvm.VGUUID, devices []string) []string {
 // checkPVs refuses (KindConflict) a device that has a volume's UUID, and is not on physical volumes of the volume's group. The user of
 // another storage driver's raw volume can write a group with a volume's UUIDs to it, and a node whose own LVM activates that gives them
 // to the kernel. This check needs no process, and reads the disks only if the last reading does not confirm the device.
-func (e *Engine) checkPVs(group lvm.VGUUID, device string) error {
+func (e *Engine) checkPVs(ctx context.Context, group lvm.VGUUID, device string) error {
 	below, _, err := e.Machine.Kernel.DisksBelow(device)
 	if err != nil {
 		return lvm.Errorf(lvm.KindConflict, "device %s has this volume's UUID, but the driver cannot confirm that it is the volume: %w", device, err)
@@ -49,7 +49,7 @@ func (e *Engine) checkPVs(group lvm.VGUUID, device string) error {
 	if e.Machine.Reader == nil || len(e.pvs.without(group, below)) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), checkPVsPatience)
+	ctx, cancel := context.WithTimeout(ctx, checkPVsPatience)
 	defer cancel()
 	if _, err := e.ReadDisks(ctx); err != nil {
 		return lvm.Errorf(lvm.KindBusy, "cannot confirm that device %s is the volume: %w", device, err)

@@ -53,7 +53,7 @@ func (e *Engine) MapPresentDisks(ctx context.Context, id lvm.ID) error {
 	if err != nil {
 		return err
 	}
-	path, active, err := e.FindDevice(id, v.UUID)
+	path, active, err := e.FindDevice(ctx, id, v.UUID)
 	if err != nil || !active {
 		return err
 	}
@@ -76,7 +76,7 @@ func (e *Engine) mapPresentDisks(ctx context.Context, g lvm.Group, lv lvm.LV, v 
 		return "", err
 	}
 	failure := e.Run(ctx, g, steps)
-	path, active, err := e.FindDevice(v.ID, v.UUID)
+	path, active, err := e.FindDevice(ctx, v.ID, v.UUID)
 	if err != nil {
 		return "", err
 	}
@@ -108,7 +108,7 @@ func (e *Engine) remapSteps(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.V
 		if other.UUID != lv.UUID && (lv.Pool == "" || other.Pool != lv.Pool) {
 			continue
 		}
-		path, is, err := e.FindDevice(lvm.ID{VG: g.UUID, LV: other.Name}, other.UUID)
+		path, is, err := e.FindDevice(ctx, lvm.ID{VG: g.UUID, LV: other.Name}, other.UUID)
 		if err != nil {
 			return nil, err
 		}

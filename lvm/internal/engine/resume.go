@@ -34,7 +34,7 @@ func (e *Engine) ResumeDevice(ctx context.Context, g lvm.Group, lv, path string)
 
 // ResumeVolume resumes the volume's device, if it is active and suspended. The group's lock must be held.
 func (e *Engine) ResumeVolume(ctx context.Context, g lvm.Group, v lvm.Volume) error {
-	path, active, err := e.FindDevice(v.ID, v.UUID)
+	path, active, err := e.FindDevice(ctx, v.ID, v.UUID)
 	if err != nil || !active {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 
 // ActivateUnread returns the device of a volume of such a group. LVM activates the volume if necessary.
 func (e *Engine) ActivateUnread(ctx context.Context, g lvm.Group, id lvm.ID, uuid string) (string, error) {
-	path, active, err := e.FindDevice(id, uuid)
+	path, active, err := e.FindDevice(ctx, id, uuid)
 	if err != nil || active {
 		return path, err
 	}
@@ -32,7 +32,7 @@ func (e *Engine) ActivateUnread(ctx context.Context, g lvm.Group, id lvm.ID, uui
 	}
 	defer unlock()
 	failure := e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateIfArgs(t, g, uuid)}})
-	path, active, err = e.FindDevice(id, uuid)
+	path, active, err = e.FindDevice(ctx, id, uuid)
 	if err == nil && !active {
 		err = lvm.Errorf(lvm.KindBusy, "cannot activate volume %s by its UUID: %w", id, OrNoEffect(failure))
 	}

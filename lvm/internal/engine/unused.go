@@ -17,7 +17,7 @@ func (e *Engine) CheckUnused(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.
 	case alloc.IsMoving(g, lv):
 		return lvm.Errorf(lvm.KindBusy, "volume %s/%s cannot be %s: %w", v.Group, lv.Name, done, alloc.ErrMoving)
 	}
-	path, active, err := e.FindDevice(v.ID, v.UUID)
+	path, active, err := e.FindDevice(ctx, v.ID, v.UUID)
 	if err != nil || !active {
 		return err
 	}

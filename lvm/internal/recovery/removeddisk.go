@@ -14,7 +14,7 @@ func (r *Recovery) mapPresentDisks(ctx context.Context, g lvm.Group) (failures e
 		if v.Cluster != r.engine.Config.Cluster || v.State != lvm.StateReady {
 			continue
 		}
-		path, active, err := r.engine.FindDevice(v.ID, v.UUID)
+		path, active, err := r.engine.FindDevice(ctx, v.ID, v.UUID)
 		if err != nil || !active {
 			continue
 		}

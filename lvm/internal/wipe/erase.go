@@ -26,7 +26,7 @@ func (w *Wiper) erase(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume)
 		return err
 	}
 	err = w.engine.Config.Encryption.Erase(ctx, v, path, func() error {
-		now, active, err := w.engine.FindDevice(v.ID, v.UUID)
+		now, active, err := w.engine.FindDevice(ctx, v.ID, v.UUID)
 		if err == nil && (!active || now != path) {
 			err = lvm.Errorf(lvm.KindBusy, "device %s is no longer volume %s: another program deactivated it", path, v.ID)
 		}

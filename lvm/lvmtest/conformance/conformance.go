@@ -72,7 +72,7 @@ func testCreate(t *testing.T, b hosttest.Fixture) {
 	if id, err := lvm.ParseID(v.ID.String()); err != nil || id != v.ID {
 		t.Errorf("its handle %q parses as %v, %v", v.ID, id, err)
 	}
-	if device, active, err := d.Device(v.ID, v.UUID); err != nil || !active || !strings.HasPrefix(device, "/dev/dm-") {
+	if device, active, err := d.Device(t.Context(), v.ID, v.UUID); err != nil || !active || !strings.HasPrefix(device, "/dev/dm-") {
 		t.Errorf("its device is %q, active %v, %v", device, active, err)
 	}
 }

@@ -22,7 +22,7 @@ func testShape(t *testing.T, b hosttest.Fixture, s hosttest.Shape) {
 	if v.Size != s.Row() || v.Class != class || v.State != lvm.StateReady {
 		t.Errorf("created %+v, want %s of %+v", v, s.Row(), class)
 	}
-	if _, active, err := d.Device(v.ID, v.UUID); err != nil || !active {
+	if _, active, err := d.Device(t.Context(), v.ID, v.UUID); err != nil || !active {
 		t.Errorf("its device: active %v, %v", active, err)
 	}
 	b.CheckLegs(t, v, s.Legs)

@@ -98,7 +98,7 @@ func testDelete(t *testing.T, b hosttest.Fixture) {
 		d.MustRemove(t, v)
 	})
 	d.Counted(t, "delete of a deleted volume", 0, func() { hosttest.Must(t, d.Delete(t.Context(), v.ID)) })
-	if _, active, err := d.Device(v.ID, v.UUID); err != nil || active {
+	if _, active, err := d.Device(t.Context(), v.ID, v.UUID); err != nil || active {
 		t.Errorf("a deleted volume's device: active %v, %v", active, err)
 	}
 	hosttest.Refused(t, "lookup of a deleted volume", lvm.KindNotFound)(d.Lookup(t.Context(), v.ID))
@@ -173,17 +173,17 @@ func testActivate(t *testing.T, b hosttest.Fixture) {
 			device = d.MustActivate(t, v)
 		})
 	}
-	if now, active, err := d.Device(v.ID, v.UUID); err != nil || !active || now != device {
+	if now, active, err := d.Device(t.Context(), v.ID, v.UUID); err != nil || !active || now != device {
 		t.Errorf("activated as %q, found as %q, %v, %v", device, now, active, err)
 	}
 	b.Admin(t, "lvchange", "-an", b.Group+"/"+v.ID.LV)
-	if now, active, err := d.Device(v.ID, v.UUID); err != nil || active {
+	if now, active, err := d.Device(t.Context(), v.ID, v.UUID); err != nil || active {
 		t.Errorf("after its deactivation it is found as %q, %v, %v", now, active, err)
 	}
 	d.Counted(t, "activation", 1, func() {
 		d.MustActivate(t, v)
 	})
-	if _, active, err := d.Device(v.ID, v.UUID); err != nil || !active {
+	if _, active, err := d.Device(t.Context(), v.ID, v.UUID); err != nil || !active {
 		t.Errorf("after its activation: active %v, %v", active, err)
 	}
 	hosttest.Refused(t, "activation by the UUID of an older volume", lvm.KindNotFound)(d.Activate(t.Context(), v.ID, v.UUID[:len(v.UUID)-6]+"zzzzzz"))

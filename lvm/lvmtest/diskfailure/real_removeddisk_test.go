@@ -121,7 +121,7 @@ func stillUsable(t *testing.T, d *hosttest.Driver, v lvm.Volume, device string) 
 	if _, err := d.Lookup(t.Context(), v.ID); err != nil {
 		t.Errorf("lookup of %s: %v", v.Name, err)
 	}
-	if path, active, err := d.Device(v.ID, v.UUID); err != nil || !active || path != device {
+	if path, active, err := d.Device(t.Context(), v.ID, v.UUID); err != nil || !active || path != device {
 		t.Errorf("the device of %s: %s, %v, %v; want %s", v.Name, path, active, err, device)
 	}
 	reallvm.ReadAt(t, device, 0, 4096)

@@ -122,7 +122,7 @@ func (d *Driver) MustActivate(t testing.TB, v lvm.Volume) (device string) {
 // MustDevice returns a volume's device, or fails the test.
 func (d *Driver) MustDevice(t testing.TB, v lvm.Volume) string {
 	t.Helper()
-	device, _, err := d.Device(v.ID, v.UUID)
+	device, _, err := d.Device(t.Context(), v.ID, v.UUID)
 	Must(t, err)
 	return device
 }

@@ -105,7 +105,7 @@ func TestDeviceNames_RealLVM(t *testing.T) {
 			hostLVM(t, "lvremove", "-y", reallvm.Group+"/"+first.ID.LV)
 			checkHostNames(t, "an admin's lvremove", reallvm.Group)
 			second := d.MustCreate(t, b.Spec("b", 8*lvm.MiB))
-			if again, _, err := d.Device(second.ID, second.UUID); err != nil || again != device {
+			if again, _, err := d.Device(t.Context(), second.ID, second.UUID); err != nil || again != device {
 				t.Logf("the next volume has %s, the previous one had %s: %v", again, device, err)
 			}
 			checkHostNames(t, "the driver's next volume", reallvm.Group)
