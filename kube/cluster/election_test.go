@@ -172,6 +172,10 @@ func TestLeaderReleasesAfterItsWork(t *testing.T) {
 func TestLeaderEndsWhenAnotherHoldsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clientset := fake.NewClientset()
+		var taken atomic.Bool
+		clientset.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { // the fake has no versions
+			return taken.Load(), nil, apierrors.NewConflict(coordinationv1.SchemeGroupVersion.WithResource("leases").GroupResource(), leaseName, nil)
+		})
 		a := join(t, clientset.CoordinationV1(), "a")
 		time.Sleep(time.Minute)
 		leases := clientset.CoordinationV1().Leases("ns")
@@ -183,9 +187,7 @@ func TestLeaderEndsWhenAnotherHoldsTheLease(t *testing.T) {
 		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		clientset.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { // the fake has no versions
-			return true, nil, apierrors.NewConflict(coordinationv1.SchemeGroupVersion.WithResource("leases").GroupResource(), leaseName, nil)
-		})
+		taken.Store(true)
 		time.Sleep(5 * time.Second) // it asks every three seconds, and works a second longer
 		if a.leads.Load() {
 			t.Error("it leads although another process holds the lease")

@@ -192,7 +192,7 @@ func TestPluginFindsPlantedFaults(t *testing.T) {
 		}
 	}
 	expect("a sound cluster", 0, "nothing is wrong", "doctor")
-	expect("its nodes", 0, "plugin-node  vg  10 GiB  9 GiB  ", "nodes")
+	expect("its nodes", 0, "plugin-node   vg    10 GiB   9 GiB   ", "nodes")
 	expect("what a class can get", 0, `"thin": 9663676416`, "nodes", "-o", "json")
 	expect("an idle node", 0, "No data of nodelvm stays", "drain-check", pluginNode)
 	expect("no node", 2, `"nowhere" not found`, "drain-check", "nowhere")
