@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/filesystem"
 )
 
 // What the environment tells, as to TestPowerVictim of lvm/lvmtest/power: where the victim notes what it does, where it did so
@@ -75,6 +77,7 @@ func (w *powerWork) attachVolumes(disk string) {
 			w.t.Fatalf("dmsetup create: %v\n%s", err, out)
 		}
 		w.devices[v.name] = "/dev/" + w.run("dmsetup", "info", "-c", "--noheadings", "-o", "blkdevname", "power-"+v.name)
+		w.marks[v.name] = lvm.FormatMarkOffset(lvm.Bytes(v.size) * megabytes)
 		at += v.size
 	}
 }
@@ -111,7 +114,7 @@ func lastStep(journal, name string) (step, uuid string, kept bool) {
 	return step, uuid, kept
 }
 
-// renew makes a volume blank, as a new logical volume is, and stages it.
+// renew gives a volume a format mark, as a new logical volume has, and stages it.
 func (w *powerWork) renew(i int, uuid string) {
 	w.t.Helper()
 	v := powerVolumes[i]
@@ -122,6 +125,7 @@ func (w *powerWork) renew(i int, uuid string) {
 	note("? clear")
 	w.run("wipefs", "-q", "-a", w.devices[v.name])
 	w.write(w.devices[v.name], 0, make([]byte, 4096))
+	w.must(w.tools.WriteMark(w.devices[v.name], filesystem.Mark{UUID: uuid, First: w.marks[v.name]})) // copies of the former superblock stay
 	note("? stage")
 	w.must(w.stageRound(i, uuid))
 	file, err := os.Create(filepath.Join(w.path(v.name), "kept"))
