@@ -55,7 +55,7 @@ func (e *Engine) checkPVs(ctx context.Context, group lvm.VGUUID, device string) 
 		return lvm.Errorf(lvm.KindBusy, "cannot confirm that device %s is the volume: %w", device, err)
 	}
 	if foreign := e.pvs.without(group, below); len(foreign) > 0 {
-		return lvm.Errorf(lvm.KindConflict, "device %s has this volume's UUID but is not the volume: it is on %s, where the driver finds no physical volume of volume group %s; find what activated it (dmsetup ls --tree), and remove it (dmsetup remove)",
+		return lvm.Errorf(lvm.KindConflict, "device %s has this volume's UUID, but the driver cannot confirm that it is the volume: it is on %s, where the driver finds no physical volume of volume group %s. If that disk fails, replace it; if it is another group's, find what activated the device (dmsetup ls --tree), and deactivate it there",
 			device, strings.Join(foreign, ", "), group)
 	}
 	return nil
