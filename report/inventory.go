@@ -25,7 +25,8 @@ type Inventory struct {
 
 	LostDisks []LostDisk `json:"lostDisks,omitempty"` // disks whose volume group is no longer on the node
 
-	MetadataDifference string `json:"metadataDifference,omitempty"` // how what the driver reads from the disks differs from LVM's report; empty: it does not
+	// MetadataDifference says how what the driver reads from the disks differs from LVM's report; empty: it does not. v1 keeps its first name.
+	MetadataDifference string `json:"directReadDisabled,omitempty"`
 }
 
 // Group is one volume group.
