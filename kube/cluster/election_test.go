@@ -177,7 +177,7 @@ func TestLeaderEndsWhenAnotherHoldsTheLease(t *testing.T) {
 			return taken.Load(), nil, apierrors.NewConflict(coordinationv1.SchemeGroupVersion.WithResource("leases").GroupResource(), leaseName, nil)
 		})
 		a := join(t, clientset.CoordinationV1(), "a")
-		time.Sleep(time.Minute)
+		time.Sleep(61 * time.Second) // a second after a renewal
 		leases := clientset.CoordinationV1().Leases("ns")
 		lease, err := leases.Get(t.Context(), leaseName, metav1.GetOptions{})
 		if err != nil {
