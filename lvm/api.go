@@ -136,6 +136,9 @@ type Volume struct {
 	Source  ID    // Spec.Source; may be deleted
 	Block   bool  // Spec.Block
 
+	Limits        Limits // of its I/O
+	LimitsProblem string // what is wrong with the tag of Limits, which are zero then; empty if nothing is
+
 	Wiped      Bytes // of a deleted volume: how much from its beginning is known to be zero and flushed
 	FormatMark Bytes // the first place of its format mark on its logical volume (FormatMark); 0: it never had one
 }

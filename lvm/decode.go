@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"strings"
 )
 
 // Managed is what the driver's tags say of a logical volume. One of Volume, Snapshot and Pool is set, or none if Invalid is.
@@ -86,6 +87,7 @@ func volumeOf(g Group, lv LV, values map[string]string) (v Volume, err error) {
 	if v.FormatMark, err = formatMarkOf(values); err != nil {
 		return v, err
 	}
+	v.Limits, v.LimitsProblem = limitsOf(values)
 	v.Class.Group = string(g.Name)
 	if v.Size = v.Class.DataSize(g.Bytes(lv.Extents)); v.Size == 0 && v.Class.Encryption != EncryptionNone {
 		return v, fmt.Errorf("is tagged as encrypted and has only %s, of which the LUKS header needs %s", g.Bytes(lv.Extents), LUKSHeaderSize)
@@ -167,6 +169,20 @@ func wipedOf(values map[string]string) Bytes {
 		return 0
 	}
 	return Bytes(n)
+}
+
+// limitsOf ignores an invalid tag, so that the volume stays usable; problem says what is wrong with it.
+func limitsOf(values map[string]string) (l Limits, problem string) {
+	text, there := values[keyLimits]
+	if !there {
+		return Limits{}, ""
+	}
+	text = strings.TrimSpace(text)
+	l, err := decodeLimits(text)
+	if err != nil {
+		return Limits{}, fmt.Sprintf("its %s tag says %q: %v", TagPrefix+keyLimits, text, err)
+	}
+	return l, ""
 }
 
 // classOf decodes the class, without its group, and applies the rules for requested classes, so that no plan meets any other.

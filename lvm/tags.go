@@ -31,6 +31,7 @@ const (
 	keyMode       = "mode"   // omitted if it is for a file system
 	keyEncryption = "encryption"
 	keyFormatMark = "formatmark" // the format mark's place, in bytes; omitted for what the driver never formats
+	keyLimits     = "iolimits"   // LimitsTag; omitted if nothing is limited
 	keyWiped      = "wiped"      // of a deleted volume: how many bytes from its beginning are zero and flushed; omitted if none are known
 
 	kindSnapshot = "snapshot"
@@ -57,6 +58,9 @@ func VolumeTags(v Volume) []string {
 	add(keySource, v.Source.LV, v.Source != ID{})
 	add(keyMode, modeBlock, v.Block)
 	add(keyFormatMark, strconv.FormatInt(int64(v.FormatMark), 10), v.FormatMark != 0)
+	if v.Limits != (Limits{}) {
+		tags = append(tags, LimitsTag(v.Limits))
+	}
 	add(keyWiped, strconv.FormatInt(int64(v.Wiped), 10), v.Wiped != 0)
 	add(keyClaim, v.Claim, v.Claim != "" && len(EncodeTag(keyClaim, v.Claim)) <= MaxTag)
 	return tags
@@ -82,7 +86,7 @@ func PoolTags(cluster string) []string {
 // PoolTag is the tag of each thin pool that the driver created.
 func PoolTag() string { return EncodeTag(keyKind, kindPool) }
 
-// StateTag returns the state tag. Of the other tags only WipedTag ever changes.
+// StateTag returns the state tag. Of the other tags only WipedTag and LimitsTag ever change.
 func StateTag(s VolumeState) string { return EncodeTag(keyState, string(s)) }
 
 // WipedTag returns the tag that records the progress of a wipe.
@@ -113,6 +117,10 @@ func addValue(values map[string]string, tag, rest string) error {
 		return fmt.Errorf("its tag %q has no value", tag)
 	}
 	value, err := UnescapeTag(encoded)
+	if key == keyLimits { // whatever it says, the volume is usable (limitsOf)
+		values[key] += encoded + " "
+		return nil
+	}
 	if err == nil && !utf8.ValidString(value) {
 		err = errors.New("it is not UTF-8")
 	}

@@ -32,6 +32,9 @@ var AnyVolume = rapid.Custom(func(t *rapid.T) lvm.Volume {
 	if class.Layout == lvm.LayoutThin && rapid.Bool().Draw(t, "copy") {
 		v.Source = lvm.ID{VG: v.ID.VG, LV: rapid.StringMatching(`[vs]-[0-9a-f]{8}`).Draw(t, "source")}
 	}
+	if rapid.Bool().Draw(t, "limited") {
+		v.Limits = AnyLimits.Draw(t, "limits")
+	}
 	if v.NeedsFormatMark() {
 		v.FormatMark = lvm.FormatMarkSize * lvm.Bytes(rapid.Int64Range(0, 1<<30).Draw(t, "mark"))
 	}
@@ -137,6 +140,9 @@ func TestDecodeUnmanagedLV(t *testing.T) {
 		{"a format mark at the beginning", with("", "nodelvm.formatmark=0"), true, `formatmark tag says "0"`},
 		{"a format mark between two places", with("", "nodelvm.formatmark=4097"), true, `formatmark tag says "4097"`},
 		{"a format mark nowhere", with("", "nodelvm.formatmark=end"), true, `formatmark tag says "end"`},
+		{"limits of a later version", with("", "nodelvm.iolimits=latency=5"), true, ""},
+		{"limits that no LV can have", with("", "nodelvm.iolimits=#zz"), true, ""},
+		{"two limits", append(with("", "nodelvm.iolimits=riops=100"), "nodelvm.iolimits=riops=200"), true, ""},
 		{"unknown wipe", with("nodelvm.wipe=zero", "nodelvm.wipe=maybe"), true, `"maybe"`},
 		{"unknown layout", with("nodelvm.layout=linear", "nodelvm.layout=moebius"), true, `"moebius"`},
 		{"broken escape", with("nodelvm.name=n", "nodelvm.name=#zz"), true, "damaged"},

@@ -136,6 +136,18 @@ func StateArgs(t Target, g lvm.Group, uuid string, from, to lvm.VolumeState) []s
 	return append(OnDevices("lvchange", g), "-S", Selection(g, uuid, from), "--deltag", lvm.StateTag(from), "--addtag", lvm.StateTag(to), "--", t.String())
 }
 
+// LimitsArgs replaces what a volume's tags record of its limits, in one commit.
+func LimitsArgs(t Target, g lvm.Group, lv lvm.LV, limits lvm.Limits) []string {
+	args := append(OnDevices("lvchange", g), "-S", UnchangedSelection(g)+" && lv_uuid="+lv.UUID)
+	for _, tag := range lvm.LimitsTags(lv.Tags) {
+		args = append(args, "--deltag", tag)
+	}
+	if tag := lvm.LimitsTag(limits); tag != "" {
+		args = append(args, "--addtag", tag)
+	}
+	return append(args, "--", t.String())
+}
+
 // ReadyArgs marks creating volumes of one group as ready in one commit, if they still are the planned ones. More than
 // readyBatchMax volumes need several commands.
 func ReadyArgs(g lvm.Group, volumes []lvm.Volume) ([]Step, error) {

@@ -30,6 +30,7 @@ func Run(t *testing.T, newFixture func(t *testing.T) hosttest.Fixture) {
 		{"look", testLook},
 		{"restart", testRestart},
 		{"extend linear", testExtendLinear},
+		{"limits", testLimits},
 		{"thin", testThin},
 		{"snapshots", testSnapshots},
 		{"copies", testCopies},
