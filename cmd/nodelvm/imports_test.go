@@ -87,6 +87,7 @@ var layers = map[string][]string{
 	"node/luks":       {"lvm", "lvm/tail", "internal/dm"},
 	"node/disks":      {"lvm", "report"},
 	"node/trim":       {"lvm"},
+	"move":            {"lvm"},
 	printable:         {},
 }
 
@@ -103,6 +104,7 @@ var kubeLayers = map[string][]string{
 	"kube/nodegroup":   {"kube/cluster", "kube/kubeclient"},
 	"kube/claimevents": {"kube/cluster", "kube/kubeclient"},
 	"kube/scaledown":   {"kube/cluster", "kube/kubeclient"},
+	"kube/move":        {"kube/kubeclient", "move"},
 	"kube":             {"kube/kubeclient"},
 	"kube/kubetest":    {"kube/kubeclient"},
 	"kube/clustertest": {"kube/cluster", "kube/kubeclient", "kube/kubetest", "lvm/lvmtest/wait"},
