@@ -41,9 +41,11 @@ func (s *Server) provision(ctx context.Context, req *csi.CreateVolumeRequest) (v
 		return lvm.Volume{}, "", err
 	}
 	if (spec.Source != lvm.ID{}) && !spec.Source.IsSnapshot() {
-		if err := s.sync(ctx, spec.Source); err != nil {
+		end, err := s.prepareCopy(ctx, spec.Source)
+		if err != nil {
 			return lvm.Volume{}, "", err
 		}
+		defer end()
 	}
 	if volume, err = s.createWithPeers(ctx, spec); err != nil {
 		return lvm.Volume{}, "", s.refused(ctx, spec.Source, err)

@@ -81,9 +81,9 @@ type Config struct {
 	CheckMountOptions func(fsType string, options []string) error
 	// MinimumSize returns the smallest size of a file system of the type; nil: no minimum.
 	MinimumSize func(fsType string) lvm.Bytes
-	// Sync writes the dirty data of a volume's file system to the disks before the volume is copied. It ignores a volume that
-	// is not mounted here. nil: only LVM freezes the file system.
-	Sync func(ctx context.Context, source lvm.ID) error
+	// PrepareCopy makes LVM's copy of a volume complete and quick: it writes what LVM would miss to the disks, and lifts the limits of the
+	// volume's I/O until end is called. It ignores a volume that is not in use here. nil: nothing is prepared.
+	PrepareCopy func(ctx context.Context, source lvm.ID) (end func(), err error)
 }
 
 // Server implements csi.ControllerServer for one node. Its memory of refused pods and answered requests may be lost at any
@@ -102,7 +102,7 @@ type Server struct {
 
 	checkMountOptions func(fsType string, options []string) error
 	minimumSize       func(fsType string) lvm.Bytes
-	sync              func(ctx context.Context, source lvm.ID) error
+	prepareCopy       func(ctx context.Context, source lvm.ID) (end func(), err error)
 }
 
 func New(c Config) *Server {
@@ -112,13 +112,13 @@ func New(c Config) *Server {
 	if c.MinimumSize == nil {
 		c.MinimumSize = func(string) lvm.Bytes { return 0 }
 	}
-	if c.Sync == nil {
-		c.Sync = func(context.Context, lvm.ID) error { return nil }
+	if c.PrepareCopy == nil {
+		c.PrepareCopy = func(context.Context, lvm.ID) (func(), error) { return func() {}, nil }
 	}
 	return &Server{
 		node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, cluster: c.Cluster,
 		refusals: newRefusals(time.Now), outcomes: newOutcomes(), snapshotOutcomes: newOutcomes(), checkFileSystem: c.CheckFileSystem,
-		checkMountOptions: c.CheckMountOptions, minimumSize: c.MinimumSize, sync: c.Sync,
+		checkMountOptions: c.CheckMountOptions, minimumSize: c.MinimumSize, prepareCopy: c.PrepareCopy,
 	}
 }
 

@@ -32,9 +32,11 @@ func (s *Server) createSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
-	if err := s.sync(ctx, spec.Source); err != nil {
+	end, err := s.prepareCopy(ctx, spec.Source)
+	if err != nil {
 		return lvm.Snapshot{}, err
 	}
+	defer end()
 	snapshot, err := s.snapshots.CreateSnapshot(ctx, spec)
 	return snapshot, s.existing(err)
 }

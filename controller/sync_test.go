@@ -9,22 +9,27 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestSourceIsSyncedBeforeCopy: a snapshot and a clone sync their source before LVM copies it, and do not begin if that fails; a restore
-// has nothing to sync.
-func TestSourceIsSyncedBeforeCopy(t *testing.T) {
+// TestSourceIsPreparedForCopy: a snapshot and a clone prepare their source before LVM copies it, end that afterwards, and do not begin if it
+// fails; a restore has nothing to prepare.
+func TestSourceIsPreparedForCopy(t *testing.T) {
 	s, node := newWideServer(t)
-	var synced []string
+	var prepared, ended []string
 	var fails error
-	s.sync = func(_ context.Context, source lvm.ID) error {
-		synced = append(synced, source.String())
-		return fails
+	s.prepareCopy = func(_ context.Context, source lvm.ID) (func(), error) {
+		prepared = append(prepared, source.String())
+		commands := len(node.Commands())
+		return func() {
+			if len(node.Commands()) > commands {
+				ended = append(ended, source.String())
+			}
+		}, fails
 	}
 	origin := mustCreate(t, s, in("origin", "layout", "thin")).GetVolumeId()
 	snapshot := mustSnapshot(t, s, "snap", origin)
 	mustCreate(t, s, copyRequest("clone", origin, 2<<30))
 	mustCreate(t, s, copyRequest("restored", snapshot.GetSnapshotId(), 2<<30))
-	if !slices.Equal(synced, []string{origin, origin}) {
-		t.Errorf("synced %v, not twice %s", synced, origin)
+	if want := []string{origin, origin}; !slices.Equal(prepared, want) || !slices.Equal(ended, want) {
+		t.Errorf("prepared %v and ended %v, not twice %s", prepared, ended, origin)
 	}
 	before := len(node.Commands())
 	fails = lvm.Errorf(lvm.KindBusy, "%w", errors.New("the disk does not respond"))

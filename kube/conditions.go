@@ -177,7 +177,7 @@ func volumeOutcome(was lvm.Condition, seen lvm.HealthScope, bound func(lvm.Volum
 
 // nodeConditions are the conditions that package node finds: only while the volume is active.
 var nodeConditions = []lvm.ConditionType{lvm.ConditionFileSystemReadOnly, lvm.ConditionSignatureFound, lvm.ConditionEncryptionHeaderDamaged,
-	lvm.ConditionFileSystemNearlyFull, lvm.ConditionFileSystemFull, lvm.ConditionFileSystemInodesNearlyUsed}
+	lvm.ConditionFileSystemNearlyFull, lvm.ConditionFileSystemFull, lvm.ConditionFileSystemInodesNearlyUsed, lvm.ConditionIOLimitsNotSet}
 
 func poolOutcome(was lvm.Condition, seen lvm.HealthScope) changeKind {
 	switch active, used := seen.Pools[string(cmp.Or(was.VG, was.Volume.ID.VG))+"/"+was.Pool]; {

@@ -39,6 +39,8 @@ const (
 	ConditionFileSystemFull             ConditionType = "FileSystemFull"             // less than 2 % of a mounted file system is available
 	ConditionFileSystemInodesNearlyUsed ConditionType = "FileSystemInodesNearlyUsed" // a tenth or less of a mounted file system's inodes is free
 
+	ConditionIOLimitsNotSet ConditionType = "IOLimitsNotSet" // Pods use the volume without the limits of its VolumeAttributesClass.
+
 	ConditionFileSystemReadOnly      ConditionType = "FileSystemReadOnly"      // Linux has made the volume's file system read-only.
 	ConditionEncryptionHeaderDamaged ConditionType = "EncryptionHeaderDamaged" // An encrypted volume's LUKS header is damaged or lost, or one of its two copies.
 	ConditionSignatureFound          ConditionType = "SignatureFound"          // A raw block volume begins with a signature on which the node itself might act: LVM, md or btrfs. The volume's user can write one.
@@ -59,7 +61,7 @@ func (t ConditionType) Severity() Severity {
 	case ConditionVolumeRebuilding:
 		return SeverityInfo
 	case ConditionVolumeDegraded, ConditionThinPoolNearlyFull, ConditionVolumeGroupUnusable, ConditionVolumeGroupSetupFailed, ConditionMixedBlockSizes, ConditionPhysicalVolumeNotAccepted,
-		ConditionFileSystemNearlyFull, ConditionFileSystemInodesNearlyUsed, ConditionSignatureFound:
+		ConditionFileSystemNearlyFull, ConditionFileSystemInodesNearlyUsed, ConditionSignatureFound, ConditionIOLimitsNotSet:
 		return SeverityWarning
 	default:
 		return SeverityCritical

@@ -96,6 +96,17 @@ func (f *fake) Mounts(device string) (points []mount.Point, err error) {
 	}
 	return points, nil
 }
+func (f *fake) AllMounts() (map[mount.DeviceNumber][]mount.Point, error) {
+	all := map[mount.DeviceNumber][]mount.Point{}
+	for _, path := range slices.Sorted(maps.Keys(f.mounts)) {
+		number := f.mounts[path].Device
+		if f.kinds[path] == mount.PathDevice {
+			number = f.boundAt(path)
+		}
+		all[number] = append(all[number], mount.Point{Path: path, ReadOnly: f.mounts[path].ReadOnly})
+	}
+	return all, nil
+}
 func (f *fake) RawDevices() (numbers []mount.DeviceNumber, err error) {
 	for path := range f.mounts {
 		if f.kinds[path] == mount.PathDevice {
@@ -156,7 +167,7 @@ func (f *fake) ReadAt(_ string, offset int64, bytes int) ([]byte, error) {
 }
 func (f *fake) Failed() ([]mount.DeviceNumber, error) { return f.failed, nil }
 func (f *fake) List(context.Context) ([]lvm.Volume, error) {
-	return []lvm.Volume{{ID: testID, UUID: "uuid", Group: "vg-a", Claim: "shop/data", Class: f.luks.class}}, nil
+	return []lvm.Volume{{ID: testID, UUID: "uuid", Group: "vg-a", Claim: "shop/data", Class: f.luks.class, Limits: f.volume.Limits}}, nil
 }
 func (f *fake) Fsck(_ context.Context, device, fsType string) error {
 	return f.do("check %s %s", fsType, device)

@@ -27,7 +27,7 @@ func (s *Server) Health(ctx context.Context) ([]lvm.Condition, error) {
 	if err != nil {
 		return nil, err
 	}
-	findings := append(s.findHostSignatures(ctx, volumes), fullFileSystems(volumes, usage)...)
+	findings := slices.Concat(s.findHostSignatures(ctx, volumes), fullFileSystems(volumes, usage), s.limits.conditions(volumes))
 	if len(failed) == 0 {
 		return findings, nil
 	}

@@ -24,6 +24,7 @@ type Tools interface {
 type Mounts interface {
 	Inspect(path string) (mount.PathInfo, error)
 	Mounts(device string) ([]mount.Point, error)
+	AllMounts() (map[mount.DeviceNumber][]mount.Point, error)
 	RawDevices() ([]mount.DeviceNumber, error)
 	CreateMountPoint(path string, file bool) (made []string, err error)
 	Mount(device, target, fsType string, options []string) error

@@ -82,6 +82,9 @@ func (s *Server) publish(ctx context.Context, r publishRequest, device string) e
 		return err
 	}
 	defer release()
+	if err := s.limitPod(ctx, r, block.Number); err != nil {
+		return err
+	}
 	target, err := s.mounts.Inspect(r.target)
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/node/filesystem"
+	"github.com/nodelvm/nodelvm/node/iolimit"
 	"github.com/nodelvm/nodelvm/node/luks"
 	"github.com/nodelvm/nodelvm/node/mount"
 )
@@ -49,8 +50,9 @@ type Config struct {
 	NodeName    string // the node's name: CSI node id and topology value
 	VolumeLimit int64  // max_volumes_per_node; 0: no limit
 	Devices     Devices
-	Encryption  Encryption   // nil: this node's
-	Log         *slog.Logger // nil: slog.Default()
+	Encryption  Encryption       // nil: this node's
+	IOLimits    *iolimit.Limiter // nil: the driver sets no limits
+	Log         *slog.Logger     // nil: slog.Default()
 
 	// nil: this machine's
 	Tools              Tools
@@ -70,6 +72,7 @@ type Server struct {
 	mounted       MountedFileSystems
 	block         BlockDevices
 	encryption    Encryption
+	limits        ioLimits
 	log           *slog.Logger
 	locks         operationLocks
 	usage         usageReader
@@ -81,6 +84,7 @@ func New(c Config) *Server {
 	log, machine := cmp.Or(c.Log, slog.Default()), mount.New()
 	return &Server{
 		name: c.NodeName, limit: c.VolumeLimit, log: log, devices: c.Devices,
+		limits:     ioLimits{Limiter: c.IOLimits},
 		encryption: cmp.Or[Encryption](c.Encryption, luks.New(log)),
 		tools:      cmp.Or[Tools](c.Tools, filesystem.New()),
 		mounts:     cmp.Or[Mounts](c.Mounts, machine),

@@ -26,6 +26,11 @@ func (s *Server) SyncBeforeCopy(ctx context.Context, id lvm.ID) error {
 	if len(mounts) == 0 || mounts[0].Type != syncedBeforeCopy {
 		return nil
 	}
+	return s.syncVolume(ctx, id, mounts)
+}
+
+// syncVolume syncs a mounted file system while the volume is locked; see SyncBeforeCopy.
+func (s *Server) syncVolume(ctx context.Context, id lvm.ID, mounts []mount.FileSystem) error {
 	release, err := s.locks.lock(id.String())
 	if err != nil {
 		return err

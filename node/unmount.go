@@ -108,6 +108,7 @@ func (s *Server) isReadOnlyDevice(path string) (bool, error) {
 // unmount removes the topmost mount at a path. It makes a read-only raw device writable with the last unmount; if that fails,
 // the device is still published, and stays read-only. The caller holds the volume exclusively then.
 func (s *Server) unmount(info mount.PathInfo) error {
+	s.endLimits(info)
 	if info.Kind != mount.PathDevice || !info.Mount.ReadOnly {
 		return s.mounts.Unmount(info.Path)
 	}

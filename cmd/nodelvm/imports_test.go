@@ -88,6 +88,7 @@ var layers = map[string][]string{
 	"node/disks":      {"lvm", "report"},
 	"node/trim":       {"lvm"},
 	"move":            {"lvm"},
+	"node/iolimit":    {"lvm"},
 	printable:         {},
 }
 
@@ -125,8 +126,8 @@ const withClientGo = "of the driver, kube is the only package with client-go"
 func forbidden(name, dep string, standard bool) string {
 	ours := strings.HasPrefix(dep, module)
 	if below, listed := layers[name]; listed {
-		if !standard && !ours && name != "node/filesystem" && name != "node/mount" && (!isOrUnder(name, "lvm") && name != "node/luks" && name != "internal/dm" || name == "lvm" || !isOrUnder(dep, "golang.org/x/sys")) {
-			return "it needs the standard library alone; the packages under lvm, node/luks and internal/dm may use golang.org/x/sys as well"
+		if !standard && !ours && name != "node/filesystem" && name != "node/mount" && (!isOrUnder(name, "lvm") && name != "node/luks" && name != "node/iolimit" && name != "internal/dm" || name == "lvm" || !isOrUnder(dep, "golang.org/x/sys")) {
+			return "it needs the standard library alone; the packages under lvm, node/luks, node/iolimit and internal/dm may use golang.org/x/sys as well"
 		}
 		if ours && dep != module+"api" && !slices.Contains(below, strings.TrimPrefix(dep, module)) {
 			return "it may use only api, " + strings.Join(below, ", ")

@@ -181,7 +181,7 @@ func newController(nodeName string, host *host.Host, cluster controller.Cluster,
 	return controller.New(controller.Config{
 		NodeName: nodeName, Volumes: host, Snapshots: host, Cluster: cluster,
 		CheckFileSystem: filesystem.CheckOptions, CheckMountOptions: mount.CheckOptions, MinimumSize: filesystem.MinimumSize,
-		Sync: mounts.SyncBeforeCopy,
+		PrepareCopy: mounts.PrepareCopy,
 	})
 }
 

@@ -72,6 +72,7 @@ var sick = map[string]struct{ series, says string }{
 	"NodelvmFileSystemReadOnly":         {onVolume("FileSystemReadOnly"), "claim shop/data"},
 	"NodelvmEncryptionHeaderDamaged":    {onVolume("EncryptionHeaderDamaged"), "claim shop/data"},
 	"NodelvmSignatureFound":             {onVolume("SignatureFound"), "raw block volume of claim shop/data (vg/pvc-1 on n)"},
+	"NodelvmIOLimitsNotSet":             {onVolume("IOLimitsNotSet"), "claim shop/data (vg/pvc-1 on n)"},
 	"NodelvmVolumeSuspended":            {onVolume("VolumeSuspended"), "claim shop/data"},
 	"NodelvmDiskUnresponsive":           {`nodelvm_volume_group_blocked_seconds{node="n",vg="vg",vg_uuid="u"} 0+60x360`, "volume group vg on n"},
 	"NodelvmVolumeGroupUnusable":        {onGroup("VolumeGroupUnusable"), "Volume group vg on n"},

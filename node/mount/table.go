@@ -61,6 +61,22 @@ func (m Machine) Mounts(device string) ([]Point, error) {
 	return points, err
 }
 
+// AllMounts lists what Mounts does, for each device with a mount, from one reading of the table.
+func (Machine) AllMounts() (map[DeviceNumber][]Point, error) {
+	all := map[DeviceNumber][]Point{}
+	mounts, err := mountsWhere(func(m dm.Mount) bool { return m.Root == "/" || m.MayBindNode() })
+	for _, m := range mounts {
+		number, shown := numberOf(m), true
+		if m.Root != "/" {
+			number, shown = boundDevice(m)
+		}
+		if shown {
+			all[number] = append(all[number], Point{Path: m.Point, ReadOnly: hasOption(m.Options, "ro")})
+		}
+	}
+	return all, err
+}
+
 // FileSystems lists the mount points of whole file systems on block devices, by device, the oldest mount first.
 func (Machine) FileSystems() (map[DeviceNumber][]FileSystem, error) {
 	mounts, err := mountsWhere(func(m dm.Mount) bool { return m.Root == "/" && strings.HasPrefix(m.Source, "/dev/") })

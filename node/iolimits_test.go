@@ -1,0 +1,317 @@
+package node
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/iolimit"
+	"github.com/nodelvm/nodelvm/node/iolimit/iolimittest"
+	"github.com/nodelvm/nodelvm/node/mount"
+)
+
+const (
+	podOne, podTwo       = "0f6d1a52-7a3e-4a39-9f2b-93d0a7f0c001", "0f6d1a52-7a3e-4a39-9f2b-93d0a7f0c002"
+	cgroupOne, cgroupTwo = "kubepods/burstable/pod" + podOne, "kubepods/pod" + podTwo
+	limitsOfDevice       = "253:3 rbps=max wbps=1048576 riops=100 wiops=max"
+)
+
+var limited = lvm.Limits{Fixed: lvm.Rates{ReadIOPS: 100, WriteBandwidth: lvm.MiB}}
+
+func pathOf(pod string) string {
+	return "/var/lib/kubelet/pods/" + pod + "/volumes/kubernetes.io~csi/pvc-1/mount"
+}
+
+func target(path string) func(*csi.NodePublishVolumeRequest) {
+	return func(r *csi.NodePublishVolumeRequest) { r.TargetPath = path }
+}
+
+// limitedNode is a service over a fake with a limited volume that is staged, and the cgroups of two pods.
+type limitedNode struct {
+	*Server
+	t    *testing.T
+	fake *fake
+	tree *iolimittest.Tree
+}
+
+func newLimitedNode(t *testing.T) *limitedNode {
+	t.Helper()
+	tree, err := iolimittest.New(t.TempDir())
+	for _, name := range []string{cgroupOne, cgroupTwo} {
+		if err == nil {
+			err = tree.Make(name)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFake()
+	f.volume.Limits = limited
+	f.mounts["/staging"], f.kinds["/staging"] = fsMount(ourDevice, false), mount.PathEmptyDir
+	n := &limitedNode{t: t, fake: f, tree: tree}
+	n.restart()
+	return n
+}
+
+// restart replaces the service by one that knows nothing.
+func (n *limitedNode) restart() {
+	f := n.fake
+	n.Server = New(Config{NodeName: "n", Devices: f, Encryption: &f.luks, Tools: f, Mounts: f, MountedFileSystems: f, BlockDevices: f,
+		IOLimits: iolimit.New(iolimit.Config{Dir: n.tree.Dir, Write: n.tree.Write})})
+}
+
+func (n *limitedNode) publishAt(path string) error {
+	_, err := n.NodePublishVolume(n.t.Context(), request(target(path)))
+	return err
+}
+
+func (n *limitedNode) unpublishAt(path string) error {
+	_, err := n.NodeUnpublishVolume(n.t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: testID.String(), TargetPath: path})
+	return err
+}
+
+// expectLimits compares io.max of a pod's cgroup.
+func (n *limitedNode) expectLimits(cgroup string, want ...string) {
+	n.t.Helper()
+	if got := n.tree.Max(cgroup); !slices.Equal(got, want) && len(got)+len(want) > 0 {
+		n.t.Errorf("io.max of %s: %q, want %q", cgroup, got, want)
+	}
+}
+
+// TestLimitsOfAPod: a pod has the limits before it has the volume, and no more when its part of the volume is unmounted.
+func TestLimitsOfAPod(t *testing.T) {
+	n := newLimitedNode(t)
+	n.fake.during = func(call string) {
+		switch {
+		case call == "bind /staging "+pathOf(podOne)+" writable":
+			n.expectLimits(cgroupOne, limitsOfDevice)
+		case strings.HasPrefix(call, "unmount "+pathOf(podOne)):
+			n.expectLimits(cgroupOne)
+			n.expectLimits(cgroupTwo, limitsOfDevice)
+		}
+	}
+	succeed(t, n.publishAt(pathOf(podOne)))
+	n.expectLimits(cgroupTwo)
+	n.tree.Writes()
+	succeed(t, n.publishAt(pathOf(podOne))) // the kubelet repeats it
+	if writes := n.tree.Writes(); len(writes) > 0 {
+		t.Errorf("writes %q", writes)
+	}
+	succeed(t, n.publishAt(pathOf(podTwo)))
+	succeed(t, n.unpublishAt(pathOf(podOne)))
+	n.expectLimits(cgroupTwo, limitsOfDevice)
+	succeed(t, n.unpublishAt(pathOf(podOne)))
+	succeed(t, n.publishAt("/target")) // no pod's path
+	succeed(t, n.tree.Remove(cgroupTwo))
+	succeed(t, n.unpublishAt(pathOf(podTwo)))
+}
+
+// TestLimitsOfRawAndEncryptedVolumes: the limits are those of the device that the pod uses.
+func TestLimitsOfRawAndEncryptedVolumes(t *testing.T) {
+	n := newLimitedNode(t)
+	delete(n.fake.mounts, "/staging")
+	raw := "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/" + podOne
+	publish := func(change ...func(*csi.NodePublishVolumeRequest)) {
+		t.Helper()
+		_, err := n.NodePublishVolume(t.Context(), request(append(change, target(raw), rawBlock)...))
+		succeed(t, err)
+	}
+	publish()
+	n.expectLimits(cgroupOne, limitsOfDevice)
+	succeed(t, n.unpublishAt(raw))
+	n.expectLimits(cgroupOne)
+	n.fake.luks.class, n.fake.luks.open = lvm.Class{Encryption: lvm.EncryptionLUKS2}, true
+	publish(attribute(api.AttributeEncryption, "luks2"))
+	n.expectLimits(cgroupOne, strings.Replace(limitsOfDevice, ":3", ":7", 1))
+}
+
+// TestPodWithoutCgroup: while the kubelet has not made the pod's cgroup, the pod does not get the volume, and the kubelet repeats the call.
+// A volume without limits does not wait.
+func TestPodWithoutCgroup(t *testing.T) {
+	n := newLimitedNode(t)
+	succeed(t, n.tree.Remove(cgroupOne))
+	synctest.Test(t, func(t *testing.T) {
+		n := &limitedNode{n.Server, t, n.fake, n.tree}
+		if err := n.publishAt(pathOf(podOne)); lvm.KindOf(err) != lvm.KindBusy || !strings.Contains(err.Error(), podOne) {
+			t.Errorf("kind %d: %v", lvm.KindOf(err), err)
+		}
+	})
+	n.fake.expect(t)
+	n.fake.volume.Limits = lvm.Limits{}
+	succeed(t, n.publishAt(pathOf(podOne)))
+}
+
+// TestNodeWithoutIOController: the pod starts, the volume has a condition until its limits are set, and a change of the limits is refused.
+func TestNodeWithoutIOController(t *testing.T) {
+	n := newLimitedNode(t)
+	succeed(t, n.tree.Withhold())
+	conditions := func(want int) (text string) {
+		t.Helper()
+		succeed(t, ignoreConflict(n.CheckLimits(t.Context())))
+		found, err := n.Health(t.Context())
+		succeed(t, err)
+		found = slices.DeleteFunc(found, func(c lvm.Condition) bool { return c.Type != lvm.ConditionIOLimitsNotSet })
+		if len(found) != want {
+			t.Errorf("conditions %+v, want %d", found, want)
+		}
+		for _, c := range found {
+			text = c.Text
+		}
+		return text
+	}
+	succeed(t, n.publishAt(pathOf(podOne)))
+	if text := conditions(1); !strings.Contains(text, "the cgroup / of this node does not have the io controller") {
+		t.Errorf("condition %q", text)
+	}
+	if err := n.ApplyLimits(t.Context(), testID); lvm.KindOf(err) != lvm.KindConflict {
+		t.Errorf("kind %d: %v", lvm.KindOf(err), err)
+	}
+	tree, err := iolimittest.New(n.tree.Dir) // another boot, with the controller
+	succeed(t, err)
+	n.tree.Write(filepath.Join(tree.Dir, "cgroup.subtree_control"), "+io")
+	conditions(0)
+	n.expectLimits(cgroupOne, limitsOfDevice)
+	succeed(t, n.unpublishAt(pathOf(podOne)))
+	conditions(0)
+}
+
+func ignoreConflict(err error) error {
+	if lvm.KindOf(err) == lvm.KindConflict {
+		return nil
+	}
+	return err
+}
+
+// TestChangedLimits: a change reaches all pods that use the volume, and no other.
+func TestChangedLimits(t *testing.T) {
+	n := newLimitedNode(t)
+	n.fake.volume.Limits = lvm.Limits{}
+	succeed(t, n.publishAt(pathOf(podOne)))
+	succeed(t, n.ApplyLimits(t.Context(), testID))
+	if writes := n.tree.Writes(); len(writes) > 0 {
+		t.Errorf("without limits: writes %q", writes)
+	}
+	n.fake.volume.Limits = limited
+	succeed(t, n.ApplyLimits(t.Context(), testID))
+	n.expectLimits(cgroupOne, limitsOfDevice)
+	n.expectLimits(cgroupTwo)
+	succeed(t, n.publishAt(pathOf(podTwo)))
+	n.fake.volume.Limits = lvm.Limits{Fixed: lvm.Rates{WriteIOPS: 50}}
+	succeed(t, n.ApplyLimits(t.Context(), testID))
+	for _, cgroup := range []string{cgroupOne, cgroupTwo} {
+		n.expectLimits(cgroup, "253:3 rbps=max wbps=max riops=max wiops=50")
+	}
+	n.fake.volume.Limits = lvm.Limits{}
+	succeed(t, n.tree.Remove(cgroupTwo)) // the pod has just ended
+	succeed(t, n.ApplyLimits(t.Context(), testID))
+	n.expectLimits(cgroupOne)
+	release, err := n.locks.lockShared(testID.String())
+	succeed(t, err)
+	if err := n.ApplyLimits(t.Context(), testID); lvm.KindOf(err) != lvm.KindBusy {
+		t.Errorf("during another operation: %v", err)
+	}
+	release()
+	n.fake.active = false
+	succeed(t, n.ApplyLimits(t.Context(), testID))
+	if err := n.fake.server().ApplyLimits(t.Context(), testID); lvm.KindOf(err) != lvm.KindConflict {
+		t.Errorf("without the switch: %v", err)
+	}
+}
+
+// TestCheckLimits: after a restart, or when another program took the io controller away, the limits are set again; limits that the record
+// does not have any more are removed; what is right is not written.
+func TestCheckLimits(t *testing.T) {
+	n := newLimitedNode(t)
+	succeed(t, n.publishAt(pathOf(podOne)))
+	for what, change := range map[string]func() error{
+		"the controller was taken away": func() error { return n.tree.TakeAway("kubepods") },
+		"another program wrote": func() error {
+			return n.tree.Write(filepath.Join(n.tree.Dir, cgroupOne, "io.max"), "253:3 rbps=4096 wbps=max riops=max wiops=max")
+		},
+		"killed while lifted": func() error { _, err := n.LiftLimits(t.Context(), testID); return err },
+	} {
+		succeed(t, change())
+		n.restart()
+		succeed(t, n.CheckLimits(t.Context()))
+		if got := n.tree.Max(cgroupOne); !slices.Equal(got, []string{limitsOfDevice}) {
+			t.Errorf("%s: %q", what, got)
+		}
+	}
+	n.tree.Writes()
+	succeed(t, n.CheckLimits(t.Context()))
+	if writes := n.tree.Writes(); len(writes) > 0 {
+		t.Errorf("writes %q", writes)
+	}
+	n.restart()
+	n.fake.volume.Limits = lvm.Limits{}
+	succeed(t, n.CheckLimits(t.Context()))
+	n.expectLimits(cgroupOne)
+}
+
+// TestLiftedDuringCopy: while a volume is copied it has no limits and its dirty data is on the disks; afterwards it has them, those that it has
+// then.
+func TestLiftedDuringCopy(t *testing.T) {
+	n := newLimitedNode(t)
+	succeed(t, n.publishAt(pathOf(podOne)))
+	n.fake.did = nil
+	end, err := n.PrepareCopy(t.Context(), testID)
+	succeed(t, err)
+	n.fake.expect(t, "sync /staging")
+	n.expectLimits(cgroupOne)
+	succeed(t, n.CheckLimits(t.Context()))
+	n.expectLimits(cgroupOne)
+	n.fake.volume.Limits = lvm.Limits{Fixed: lvm.Rates{WriteIOPS: 50}}
+	succeed(t, n.ApplyLimits(t.Context(), testID))
+	n.expectLimits(cgroupOne)
+	end()
+	n.expectLimits(cgroupOne, "253:3 rbps=max wbps=max riops=max wiops=50")
+	n.fake.fail = "sync"
+	if _, err := n.LiftLimits(t.Context(), testID); lvm.KindOf(err) != lvm.KindBusy {
+		t.Errorf("kind %d: %v", lvm.KindOf(err), err)
+	}
+	n.expectLimits(cgroupOne, "253:3 rbps=max wbps=max riops=max wiops=50")
+	n.fake.fail, n.fake.did = "", nil
+	synctest.Test(t, func(t *testing.T) { // a pod starts or ends at that moment
+		end, err := n.LiftLimits(t.Context(), testID)
+		succeed(t, err)
+		release, err := n.locks.lockShared(testID.String())
+		succeed(t, err)
+		end()
+		n.expectLimits(cgroupOne)
+		release()
+		time.Sleep(time.Second)
+		n.expectLimits(cgroupOne, "253:3 rbps=max wbps=max riops=max wiops=50")
+	})
+	n.fake.did = nil
+	n.fake.volume.Limits = lvm.Limits{}
+	end, err = n.LiftLimits(t.Context(), testID)
+	succeed(t, err)
+	end()
+	n.fake.active = false
+	_, err = n.LiftLimits(context.Background(), testID)
+	succeed(t, err)
+	n.fake.expect(t)
+}
+
+// TestLimitsEndWithTheVolume: what limits remained are removed before the file system is unmounted.
+func TestLimitsEndWithTheVolume(t *testing.T) {
+	n := newLimitedNode(t)
+	succeed(t, n.publishAt(pathOf(podOne)))
+	delete(n.fake.mounts, pathOf(podOne)) // an admin unmounted it
+	n.fake.during = func(call string) {
+		if call == "unmount /staging" {
+			n.expectLimits(cgroupOne)
+		}
+	}
+	_, err := n.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: testID.String(), StagingTargetPath: "/staging"})
+	succeed(t, err)
+	n.expectLimits(cgroupOne)
+}
