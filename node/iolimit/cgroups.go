@@ -172,7 +172,7 @@ func (c *cgroups) explain(dir string, err error) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENODEV):
 		return lvm.Errorf(lvm.KindNotFound, "the cgroup %s of this node is gone: %w", c.name(dir), err)
 	case errors.Is(err, unix.EBUSY):
-		return lvm.Errorf(lvm.KindConflict, "the cgroup %s of this node cannot pass on the io controller, which I/O limits need, because it has processes of its own (cgroup.procs): %w", c.name(dir), err)
+		return lvm.Errorf(lvm.KindConflict, "the cgroup %s of this node cannot pass on the io controller, which I/O limits need, because processes are in it (cgroup.procs): %w", c.name(dir), err)
 	}
 	return lvm.Errorf(lvm.KindConflict, "the cgroup %s of this node cannot pass on the io controller, which I/O limits need: %w", c.name(dir), err)
 }

@@ -282,7 +282,7 @@ func TestLift(t *testing.T) {
 	limited(0)
 	set()
 	limited(2)
-	restarted := limiter(tree, "") // a new process knows only the cgroups that it is told
+	restarted := limiter(tree, "") // a new process knows only those of its caller
 	restarted.Lift(disk, []string{pod})()
 	limited(1)
 	l.Release(disk)
@@ -316,7 +316,7 @@ func TestUnresponsiveKernel(t *testing.T) {
 	})
 }
 
-// TestWait: a cgroup that appears in time is found; without one the caller is told to retry.
+// TestWait: a cgroup that appears in time is found; without one the caller gets lvm.KindBusy.
 func TestWait(t *testing.T) {
 	tree := newTree(t, "kubepods/burstable")
 	synctest.Test(t, func(t *testing.T) {
