@@ -38,10 +38,7 @@ func (s *Server) limitPod(ctx context.Context, r publishRequest, device mount.De
 	if err = s.limits.Wait(ctx, pod, cgroupPatience); err == nil {
 		err = s.limits.Set(pod, uint64(device), v.Rates())
 	}
-	switch lvm.KindOf(err) {
-	case lvm.KindBusy:
-		return err
-	case lvm.KindNotFound:
+	if kind := lvm.KindOf(err); kind == lvm.KindBusy || kind == lvm.KindNotFound {
 		return lvm.Errorf(lvm.KindBusy, "%w", err)
 	}
 	s.noteLimits(ctx, v.ID, err)

@@ -176,7 +176,7 @@ func TestNodeWithoutIOController(t *testing.T) {
 	}
 	tree, err := iolimittest.New(n.tree.Dir) // another boot, with the controller
 	succeed(t, err)
-	n.tree.Write(filepath.Join(tree.Dir, "cgroup.subtree_control"), "+io")
+	succeed(t, n.tree.Write(filepath.Join(tree.Dir, "cgroup.subtree_control"), "+io"))
 	conditions(0)
 	n.expectLimits(cgroupOne, limitsOfDevice)
 	succeed(t, n.unpublishAt(pathOf(podOne)))
