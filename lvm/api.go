@@ -107,6 +107,8 @@ type Spec struct {
 	Claim  string // "namespace/name" of the claim, for admins; may be empty
 	Source ID     // thin: the snapshot or volume to restore or clone; zero for an empty volume
 	Block  bool   // raw block volume: its user can read unwritten extents, so they must be zero
+
+	Access Access // of a volume with a Source
 }
 
 // DefaultSize is the size of a volume whose request has none.
@@ -135,6 +137,7 @@ type Volume struct {
 	Size    Bytes // usable size: the logical volume of an encrypted one also has the header (DeviceSize)
 	Source  ID    // Spec.Source; may be deleted
 	Block   bool  // Spec.Block
+	Access  Access
 
 	Limits        Limits // of its I/O
 	LimitsProblem string // what is wrong with the tag of Limits, which are zero then; empty if nothing is

@@ -79,6 +79,7 @@ func volumeOf(g Group, lv LV, values map[string]string) (v Volume, err error) {
 		State:   VolumeState(values[keyState]),
 		Source:  sourceOf(g, values),
 		Block:   values[keyMode] == modeBlock,
+		Access:  Access(values[keyAccess]),
 		Wiped:   wipedOf(values),
 	}
 	if v.Class, err = classOf(lv, values); err != nil {
@@ -137,6 +138,8 @@ func checkTags(values map[string]string) error {
 		return fmt.Errorf("its %s tag says %q", TagPrefix+keyLV, values[keyLV])
 	case values[keyEncryption] != "" && values[keyEncryption] != string(EncryptionLUKS2):
 		return fmt.Errorf("its %s tag says %q, which this version does not know", TagPrefix+keyEncryption, values[keyEncryption])
+	case !Access(values[keyAccess]).known():
+		return fmt.Errorf("its %s tag says %q, which this version does not know", TagPrefix+keyAccess, values[keyAccess])
 	case kind == kindSnapshot && values[keySource] == "":
 		return fmt.Errorf("has no %s tag", TagPrefix+keySource)
 	}

@@ -29,6 +29,7 @@ const (
 	keyClaim      = "claim"
 	keySource     = "source" // name of an LV in the same group
 	keyMode       = "mode"   // omitted if it is for a file system
+	keyAccess     = "access" // of a read-only copy; omitted for what is writable
 	keyEncryption = "encryption"
 	keyFormatMark = "formatmark" // the format mark's place, in bytes; omitted for what the driver never formats
 	keyLimits     = "iolimits"   // LimitsTag; omitted if nothing is limited
@@ -57,6 +58,7 @@ func VolumeTags(v Volume) []string {
 	}
 	add(keySource, v.Source.LV, v.Source != ID{})
 	add(keyMode, modeBlock, v.Block)
+	add(keyAccess, string(v.Access), v.Access.ReadOnly())
 	add(keyFormatMark, strconv.FormatInt(int64(v.FormatMark), 10), v.FormatMark != 0)
 	if v.Limits != (Limits{}) {
 		tags = append(tags, LimitsTag(v.Limits))
@@ -86,7 +88,7 @@ func PoolTags(cluster string) []string {
 // PoolTag is the tag of each thin pool that the driver created.
 func PoolTag() string { return EncodeTag(keyKind, kindPool) }
 
-// StateTag returns the state tag. Of the other tags only WipedTag and LimitsTag ever change.
+// StateTag returns the state tag. Of the other tags only WipedTag, LimitsTag and AccessTag ever change.
 func StateTag(s VolumeState) string { return EncodeTag(keyState, string(s)) }
 
 // WipedTag returns the tag that records the progress of a wipe.
@@ -94,7 +96,7 @@ func WipedTag(n Bytes) string { return EncodeTag(keyWiped, strconv.FormatInt(int
 
 // tagValues returns the values of the driver's tags by key. It keeps unknown keys: a later version may add keys to the same
 // format, and an earlier version ignores them. So a feature that changes how the driver must handle a volume raises TagVersion, or
-// gives kind, state, layout, wipe or encryption a new value: an earlier version then refuses the volume, and keeps it.
+// gives kind, state, layout, wipe, encryption or access a new value: an earlier version then refuses the volume, and keeps it.
 func tagValues(tags []string) (values map[string]string, invalid error) {
 	for _, tag := range tags {
 		rest, ours := strings.CutPrefix(tag, TagPrefix)

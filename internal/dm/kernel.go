@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -137,6 +138,21 @@ func (k Kernel) Status(path string) (target, params string, err error) {
 func (k Kernel) IsSuspended(path string) (bool, error) {
 	s, err := Attribute(k.Sys, filepath.Base(path), "dm/suspended")
 	return s == "1", err
+}
+
+// Writes reads /sys/block/DEVICE/stat (Linux, Documentation/block/stat.rst): the fifth field counts writes, the seventh sectors of 512 bytes.
+func (k Kernel) Writes(path string) (count int64, size lvm.Bytes, err error) {
+	text, err := Attribute(k.Sys, filepath.Base(path), "stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	fields := strings.Fields(text)
+	if len(fields) < 7 {
+		return 0, 0, fmt.Errorf("the statistics of %s are %q", path, text)
+	}
+	count, err = strconv.ParseInt(fields[4], 10, 63)
+	sectors, bad := strconv.ParseInt(fields[6], 10, 54)
+	return count, lvm.Bytes(sectors) * lvm.SectorSize, errors.Join(err, bad)
 }
 
 // An unused device may be open for a moment, because udev probes it after each writer.

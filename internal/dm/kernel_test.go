@@ -89,6 +89,27 @@ func TestKernelSync(t *testing.T) {
 	}
 }
 
+func TestKernelWrites(t *testing.T) {
+	k := testKernel(t)
+	stat := filepath.Join(k.Sys, "class/block/dm-3/stat")
+	must(t, os.MkdirAll(filepath.Dir(stat), 0o755))
+	for text, want := range map[string][2]int64{
+		"   26 0 208 0  5  1  48 0 0 0 0 0 0 0 0 0 0\n": {5, 48 * 512},
+		"1 2 3 4 5 6":          {-1},
+		"1 2 3 4 -5x 6 7 8":    {-1},
+		"1 2 3 4 5 6 words 8 ": {-1},
+	} {
+		must(t, os.WriteFile(stat, []byte(text), 0o600))
+		count, size, err := k.Writes("/dev/dm-3")
+		if bad := want[0] < 0; (err != nil) != bad || !bad && (count != want[0] || int64(size) != want[1]) {
+			t.Errorf("%q: %d writes, %s, %v", text, count, size, err)
+		}
+	}
+	if _, _, err := k.Writes("/dev/dm-4"); err == nil {
+		t.Error("a device that does not exist has statistics")
+	}
+}
+
 // TestBoundDeviceIsInUse: a device whose node is bound at a pod's path is in use, although nothing has it open.
 func TestBoundDeviceIsInUse(t *testing.T) {
 	k := testKernel(t)

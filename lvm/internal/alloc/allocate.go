@@ -80,16 +80,18 @@ func allocateIn(s lvm.State, cluster string, g lvm.Group, spec lvm.Spec) (*Alloc
 		Size:    spec.Class.DataSize(g.Bytes(extents)),
 		Source:  spec.Source,
 		Block:   spec.Block,
+		Access:  spec.Access,
 	}}
 	c.Volume.Class.Group = string(g.Name)
-	if extents > Largest(g, spec.Class) {
+	provisions := ownExtents(g, spec, extents)
+	if provisions > Largest(g, spec.Class) {
 		return nil, noRoom(g, spec.Class)
 	}
 	switch legs := spec.Class.Legs(); {
 	case spec.Class.Layout == lvm.LayoutThin:
 		var p Pool
 		if p, err = PoolOf(g, spec.Class); err == nil {
-			c.Pool, err = p.Growth(extents, 0, spec.Class, cluster)
+			c.Pool, err = p.Growth(provisions, 0, spec.Class, cluster)
 		}
 	case legs == 0:
 		c.pickExtents(spaceFor(g, spec.Class, extents), func(g lvm.Group) []ExtentRange { return LinearRanges(g, extents) })
@@ -154,6 +156,8 @@ func allocateCopy(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec
 			spec.Name, g.Name, source.Name, encryption.Description(), spec.Class.Encryption.Description())
 	case spec.Required > 0 && spec.Required < size:
 		return nil, lvm.Errorf(lvm.KindOutOfRange, "cannot create volume %q: the requested %s are less than the %s of its source %s/%s", spec.Name, spec.Required, size, g.Name, source.Name)
+	case spec.Access.ReadOnly() && spec.Required > size:
+		return nil, lvm.Errorf(lvm.KindOutOfRange, "cannot create volume %q: a read-only copy has the size of its source %s/%s, and nothing could use more: request %d bytes, not %d", spec.Name, g.Name, source.Name, size, spec.Required)
 	}
 	spec.Required = max(spec.Required, size)
 	c, err := allocateIn(s, cluster, g, spec)

@@ -115,6 +115,8 @@ func Compatible(v lvm.Volume, spec lvm.Spec, groups []lvm.Group) error {
 		return taken("for a file system and not zeroed: as a raw block volume it could show earlier data")
 	case v.Source != spec.Source:
 		return taken("it was created as %s, and the request is for %s", v.Source.Description(), spec.Source.Description())
+	case v.Access.ReadOnly() != spec.Access.ReadOnly():
+		return taken("it is %s, and the request is for a volume that is %s", v.Access.Description(), spec.Access.Description())
 	case v.Size < spec.Required:
 		return taken("with %s, less than the requested %s", size, required)
 	case spec.Limit > 0 && v.Size > spec.Limit:

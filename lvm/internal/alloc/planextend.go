@@ -43,6 +43,8 @@ func PlanExtend(s lvm.State, v lvm.Volume, r ExtendRequest) (Extension, error) {
 		return refuse(lvm.Errorf(lvm.KindOutOfRange, "it is larger than the limit of %d bytes already, and volumes never shrink", limit))
 	case required <= v.Size:
 		return Extension{Volume: v}, nil
+	case v.Access.ReadOnly():
+		return refuse(lvm.Errorf(lvm.KindOutOfRange, "it is a read-only copy, and nothing could use more: clone it, and expand the clone"))
 	}
 	extents := lvm.RoundUpToStripes(g, v.Class.DeviceSize(required), row)
 	if limit > 0 && extents > lvm.Extents(v.Class.MaxDeviceSize(limit)/g.ExtentSize) {

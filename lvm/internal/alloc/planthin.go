@@ -83,10 +83,8 @@ func PoolOf(g lvm.Group, class lvm.Class) (Pool, error) {
 		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "%s", lv.Thin.OvercommitReason)
 	}
 	p := Pool{Group: g, Space: spaceOf(g, dataOf(g, lv)), Name: lv.Name, Made: true, Ours: lv.IsManagedPool(), Data: lv.Extents, Chunk: lv.Thin.ChunkSize}
+	p.Promised = p.provisioned()
 	for _, other := range g.LVs {
-		if other.Type == string(lvm.LayoutThin) && other.Pool == lv.Name {
-			p.Promised += p.Chunks(other.Extents)
-		}
 		if other.Name == lv.Thin.Metadata {
 			p.Metadata = other.Extents
 		}

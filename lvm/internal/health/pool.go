@@ -71,14 +71,9 @@ func poolRemedy(g lvm.Group, pool string) string {
 
 // poolEntry describes a pool; s is nil while the pool is not active.
 func poolEntry(g lvm.Group, pool lvm.LV, s *lvm.PoolStatus) report.Pool {
-	m := report.Pool{Name: pool.Name, Size: g.Bytes(pool.Extents), Zero: pool.Thin.Zero, State: stateOf(s)}
+	m := report.Pool{Name: pool.Name, Size: g.Bytes(pool.Extents), Zero: pool.Thin.Zero, State: stateOf(s), Promised: alloc.Provisioned(g, pool)}
 	if metadata := g.FindLV(pool.Thin.Metadata); metadata != nil {
 		m.MetadataSize = g.Bytes(metadata.Extents)
-	}
-	for _, lv := range g.LVs {
-		if lv.Pool == pool.Name {
-			m.Promised += g.Bytes(lv.Extents)
-		}
 	}
 	if s != nil {
 		m.Used = lvm.Bytes(s.DataUsed) * pool.Thin.ChunkSize

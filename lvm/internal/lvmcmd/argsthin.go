@@ -52,9 +52,27 @@ func thinArgs(t Target, c *alloc.Allocation) []string {
 // copyArgs creates and activates a thin volume with the content of a volume or snapshot. -kn: it can be activated like any
 // volume.
 func copyArgs(t, origin Target, c *alloc.Allocation) []string {
-	args := append(OnDevices("lvcreate", c.Group), "-ay", "-kn", "-prw", "-s", "-n", t.lv)
+	args := append(OnDevices("lvcreate", c.Group), "-ay", "-kn", permission(c.Volume), "-s", "-n", t.lv)
 	args = append(args, AddTags(lvm.VolumeTags(c.Volume))...)
 	return append(args, "--", origin.String())
+}
+
+// permission is LVM's permission of a volume. An encrypted one stays writable for its header, where keys are exchanged: its mapping is read-only.
+func permission(v lvm.Volume) string {
+	if v.Access == lvm.AccessReadOnly && v.Class.Encryption == lvm.EncryptionNone {
+		return "-pr"
+	}
+	return "-prw"
+}
+
+// ReadOnlyArgs makes a read-only copy whose journal was replayed read-only for the kernel, too, and records that, in one commit.
+func ReadOnlyArgs(t Target, g lvm.Group, v lvm.Volume, to lvm.Access) []string {
+	args := OnDevices("lvchange", g)
+	if v.Class.Encryption == lvm.EncryptionNone { // as copyArgs; LVM refuses to set the permission that a volume has
+		args = append(args, "-pr")
+	}
+	return append(args, "-S", Selection(g, v.UUID, lvm.StateReady),
+		"--deltag", lvm.AccessTag(lvm.AccessReplay), "--addtag", lvm.AccessTag(to), "--", t.String())
 }
 
 // snapshotArgs creates a thin snapshot. -an -ky: nothing activates it, not even an admin's vgchange; -pr: read-only, should an
