@@ -15,12 +15,26 @@ type usage struct {
 	raw     bool     // as a raw device
 	fsType  string   // with a file system; "": none
 	options []string // mount options
+
+	readOnly, writable bool // some capability is for readers, some for writers
+	readOnlyMany       bool // for the readers of a claim with ReadOnlyMany
+}
+
+// access returns who may write to a volume with a source. A raw device has no journal to replay.
+func (u usage) access() lvm.Access {
+	switch {
+	case !u.readOnly || u.writable:
+		return lvm.AccessWritable
+	case u.fsType == "":
+		return lvm.AccessReadOnly
+	}
+	return lvm.AccessReplay
 }
 
 // parseCapabilities refuses (lvm.KindInvalid) every use that a disk of one node cannot serve.
 func (s *Server) parseCapabilities(capabilities []*csi.VolumeCapability) (u usage, err error) {
 	for _, capability := range capabilities {
-		if err := checkAccessMode(capability.GetAccessMode().GetMode()); err != nil {
+		if err := u.addMode(capability.GetAccessMode().GetMode()); err != nil {
 			return usage{}, err
 		}
 		mount := capability.GetMount()
@@ -41,18 +55,26 @@ func (s *Server) parseCapabilities(capabilities []*csi.VolumeCapability) (u usag
 			u.options = append(u.options, mount.GetMountFlags()...)
 		}
 	}
+	if u.readOnlyMany && u.writable {
+		return usage{}, lvm.Errorf(lvm.KindInvalid, "access mode ReadOnlyMany cannot be combined with another one: use it alone, or use ReadWriteOnce, which several pods of one node can share")
+	}
 	return u, nil
 }
 
-func checkAccessMode(mode csi.VolumeCapability_AccessMode_Mode) error {
+func (u *usage) addMode(mode csi.VolumeCapability_AccessMode_Mode) error {
 	switch mode {
 	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER,
-		csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
 		csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
 		csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
+		u.writable = true
 		return nil
-	case csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
-		csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:
+		u.readOnly = true
+		return nil
+	case csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
+		u.readOnly, u.readOnlyMany = true, true
+		return nil
+	case csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
 		csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
 		return notOneNode(mode)
 	case csi.VolumeCapability_AccessMode_UNKNOWN:
@@ -67,12 +89,24 @@ func notOneNode(mode csi.VolumeCapability_AccessMode_Mode) error {
 	case csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
 		name = "ReadWriteMany"
 		instead = "use ReadWriteOnce in the claim, which several pods of one node can share, or ReadWriteOncePod"
-	case csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
-		name = "ReadOnlyMany"
-		instead = "use ReadWriteOnce in the claim, and readOnly: true where the pods name it: several pods of one node can read it then"
 	default:
 	}
 	return lvm.Errorf(lvm.KindInvalid, "access mode %s is not possible: the volume is on one node's own disk; %s", name, instead)
+}
+
+// errEmptyReadOnlyMany refuses a volume that could never get content.
+var errEmptyReadOnlyMany = lvm.Errorf(lvm.KindInvalid, "access mode ReadOnlyMany is only for a read-only copy: "+
+	"name a snapshot, or a claim with a thin volume, as the claim's dataSource. For an empty volume use ReadWriteOnce, and readOnly: true where the pods name the claim")
+
+// checkAccess refuses to use an existing volume with these capabilities.
+func checkAccess(u usage, volume lvm.Volume) error {
+	switch {
+	case u.readOnlyMany && !volume.Access.ReadOnly():
+		return lvm.Errorf(lvm.KindInvalid, "access mode ReadOnlyMany is for read-only copies, and the volume is writable")
+	case u.writable && volume.Access.ReadOnly():
+		return lvm.Errorf(lvm.KindInvalid, "the volume is a read-only copy: its only access mode is ReadOnlyMany")
+	}
+	return nil
 }
 
 // checkMounts refuses what staging could never mount: mount options that it refuses (lvm.KindInvalid), and a size that is too

@@ -43,8 +43,16 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (spec lvm.Spec, mkfs 
 	if spec, mkfs, err = s.withClass(spec, use, req.GetParameters()); err != nil {
 		return lvm.Spec{}, "", err
 	}
-	spec.Source, err = parseSource(req.GetVolumeContentSource())
-	return spec, mkfs, err
+	if spec.Source, err = parseSource(req.GetVolumeContentSource()); err != nil {
+		return lvm.Spec{}, "", err
+	}
+	switch {
+	case spec.Source != lvm.ID{}:
+		spec.Access = use.access()
+	case use.readOnlyMany:
+		return lvm.Spec{}, "", errEmptyReadOnlyMany
+	}
+	return spec, mkfs, nil
 }
 
 // withClass adds to a spec what the parameters of the StorageClass and the volume's use determine.

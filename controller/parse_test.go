@@ -181,7 +181,10 @@ func TestParseCreateRefuses(t *testing.T) {
 		{"no access type", func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities[0].AccessType = nil }, "mount or block"},
 		{"no access mode", func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities[0].AccessMode = nil }, "access mode"},
 		{"RWX", capability(mountCapability("", csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)), "access mode ReadWriteMany is not possible: the volume is on one node's own disk; use ReadWriteOnce"},
-		{"ROX", capability(mountCapability("", csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY)), "access mode ReadOnlyMany is not possible: the volume is on one node's own disk; use ReadWriteOnce in the claim, and readOnly: true"},
+		{"ROX", capability(mountCapability("", csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY)), "access mode ReadOnlyMany is only for a read-only copy: name a snapshot, or a claim with a thin volume, as the claim's dataSource. For an empty volume use ReadWriteOnce, and readOnly: true"},
+		{"readers and writers", func(r *csi.CreateVolumeRequest) {
+			r.VolumeCapabilities = append(r.VolumeCapabilities, mountCapability("", csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY))
+		}, "ReadOnlyMany cannot be combined"},
 		{"a mount option that staging refuses", capability(mountedWith("", "noatime", "bind")), `"bind"`},
 		{"RWX block", capability(blockCapability(csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER)), "one node's own disk"},
 		{"a mode of the future", capability(blockCapability(99)), "access mode"},

@@ -201,7 +201,7 @@ func (s *Server) specsOf(spec lvm.Spec, claims api.PodClaims) (peers []lvm.Spec)
 	return peers
 }
 
-// claimModes are a claim's access modes that a disk of one node can serve.
+// claimModes are the access modes of the claims that reserve capacity. One with ReadOnlyMany needs none but for a journal's replay.
 var claimModes = []string{"ReadWriteOnce", "ReadWriteOncePod"}
 
 // specOfClaim returns the spec of the volume that csi-provisioner will request for a claim. It omits the source of a restored or

@@ -43,6 +43,9 @@ func (s *Server) confirm(ctx context.Context, volume lvm.Volume, req *csi.Valida
 	if err != nil {
 		return err
 	}
+	if err := checkAccess(use, volume); err != nil {
+		return err
+	}
 	if err := s.checkMounts(use, volume.Size, "the volume has"); err != nil {
 		return err
 	}

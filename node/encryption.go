@@ -56,7 +56,7 @@ func (s *Server) stageEncrypted(ctx context.Context, r stageRequest, v lvm.Volum
 		mapping.mark.First -= lvm.LUKSHeaderSize
 	}
 	mapping.device, err = s.encryption.Stage(ctx, luks.Request{
-		Volume: encryptedVolume(v, lv.device, r.hasSource, r.block), Keys: r.keys, Discards: passesDiscards(v.Class, r.flags),
+		Volume: encryptedVolume(v, lv.device, r.hasSource, r.block), Keys: r.keys, Discards: passesDiscards(v.Class, r.flags), ReadOnly: r.replayed,
 		Blank: func(ctx context.Context) error {
 			content, err := s.probe(ctx, lv)
 			if err != nil {

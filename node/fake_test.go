@@ -62,6 +62,13 @@ func (f *fake) ActivateAs(context.Context, lvm.ID, string, lvm.Encryption) (stri
 	f.active = true
 	return "/dev/dm-3", f.do("activate")
 }
+func (f *fake) SetReplayed(context.Context, lvm.ID, string) error {
+	if err := f.do("set replayed"); err != nil {
+		return err
+	}
+	f.volume.Access = lvm.AccessReadOnly
+	return nil
+}
 func (f *fake) Device(context.Context, lvm.ID, string) (string, bool, error) {
 	if f.moved && f.held > 0 {
 		return "/dev/dm-9", true, nil

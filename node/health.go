@@ -54,7 +54,7 @@ func fullFileSystems(volumes []lvm.Volume, usage map[lvm.ID]report.FileSystem) [
 	var found []lvm.Condition
 	for _, v := range volumes {
 		f, mounted := usage[v.ID]
-		if !mounted || f.Error != "" {
+		if !mounted || f.Error != "" || v.Access.ReadOnly() { // nothing needs space in a read-only copy
 			continue
 		}
 		if kind := spaceCondition(f); kind != "" {

@@ -25,6 +25,10 @@ func (l loops) ActivateAs(ctx context.Context, id lvm.ID, uuid string, _ lvm.Enc
 	return "", lvm.Errorf(lvm.KindNotFound, "volume %s is gone", id)
 }
 
+func (l loops) SetReplayed(_ context.Context, id lvm.ID, _ string) error {
+	return lvm.Errorf(lvm.KindInvalid, "volume %s is writable", id)
+}
+
 func (l loops) Owns(_ context.Context, id lvm.ID, device uint64) (bool, error) {
 	var stat unix.Stat_t
 	return l[id.LV] != "" && unix.Stat(l[id.LV], &stat) == nil && stat.Rdev == device, nil

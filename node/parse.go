@@ -28,6 +28,7 @@ type volume struct {
 	mountReadOnly bool
 	onePod        bool   // for one pod at a time
 	hasSource     bool   // it was restored from a snapshot or cloned
+	replayed      bool   // a read-only copy whose journal was replayed: it is mounted read-only
 	mkfs          string // further options of mkfs, for a new file system only
 	encryption    lvm.Encryption
 }
@@ -136,10 +137,10 @@ func parseCapability(c *csi.VolumeCapability) (volume, error) {
 		csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
 	case csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER:
 		v.onePod = true
-	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
+		csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY: // several pods of this node
 		v.readOnly = true
-	case csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
-		csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
+	case csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
 		csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
 		return v, lvm.Errorf(lvm.KindInvalid, "access mode %s is not possible: the volume is on one node's own disk", mode)
 	case csi.VolumeCapability_AccessMode_UNKNOWN:

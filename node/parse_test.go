@@ -75,6 +75,7 @@ func TestParseRequests(t *testing.T) {
 		{"one pod", mode(csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER), volume{fsType: "ext4", onePod: true}},
 		{"several pods", mode(csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER), volume{fsType: "ext4"}},
 		{"a reader's mode", mode(csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY), volume{fsType: "ext4", readOnly: true}},
+		{"the readers of a ReadOnlyMany claim", mode(csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY), volume{fsType: "ext4", readOnly: true}},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			test.want.id, test.want.uuid = testID, "uuid"
@@ -122,7 +123,6 @@ func TestParseRequestsRefuse(t *testing.T) {
 		{"no access mode", mode(csi.VolumeCapability_AccessMode_UNKNOWN), lvm.KindInvalid, "access mode"},
 		{"a mode of the future", mode(99), lvm.KindInvalid, "99"},
 		{"RWX", mode(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER), lvm.KindInvalid, "one node's own disk"},
-		{"ROX", mode(csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY), lvm.KindInvalid, "one node's own disk"},
 		{"RWX of one writer", mode(csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER), lvm.KindInvalid, "one node's own disk"},
 		{"an unknown file system", fsType("ntfs"), lvm.KindInvalid, "ntfs"},
 		{"a file system with a path", fsType("../ext4"), lvm.KindInvalid, "../ext4"},

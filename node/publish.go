@@ -43,12 +43,15 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// checkReady returns an error for a volume that is being deleted, or is gone. A staged file system keeps its device open, which prevents
+// checkReady returns an error for a volume that is being deleted, or is gone, and for writing to a read-only copy. A staged file system keeps its device open, which prevents
 // the deletion; nothing keeps the device of a raw volume open before it is published.
 func (s *Server) checkReady(ctx context.Context, v volume) error {
 	now, err := s.devices.Lookup(ctx, v.id)
 	if err == nil && now.UUID != v.uuid {
 		err = lvm.Errorf(lvm.KindNotFound, "volume %s was removed and created again (UUID %s instead of %s)", v.id, now.UUID, v.uuid)
+	}
+	if err == nil {
+		err = checkReadOnly(v, now)
 	}
 	return err
 }

@@ -34,6 +34,9 @@ type Devices interface {
 	// not exist, or another one has its name now; lvm.KindNotLocal: its group is not on this node; lvm.KindConflict: it has
 	// another encryption.
 	ActivateAs(ctx context.Context, id lvm.ID, uuid string, encryption lvm.Encryption) (device string, err error)
+	// SetReplayed makes a read-only copy read-only for the kernel, after the replay of its journal, and records that. lvm.KindInUse: its
+	// device is open.
+	SetReplayed(ctx context.Context, id lvm.ID, uuid string) error
 	// Device returns the device if the volume is active, without LVM.
 	Device(ctx context.Context, id lvm.ID, uuid string) (device string, active bool, err error)
 	// Owns reports whether the device of this number is the volume's, or no longer exists. It asks device-mapper, not LVM.

@@ -41,25 +41,39 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 	return &csi.NodeStageVolumeResponse{}, nil
 }
 
-func (s *Server) stage(ctx context.Context, r stageRequest, v lvm.Volume, device string) error {
-	block, release, err := s.openDevice(ctx, volume{id: r.id, uuid: r.uuid}, device)
+func (s *Server) stage(ctx context.Context, r stageRequest, v lvm.Volume, device string) (err error) {
+	if v.Access.ReadOnly() {
+		if r, err = s.prepareReadOnly(ctx, r, v, device); err != nil {
+			return err
+		}
+	}
+	t, release, err := s.openTarget(ctx, r, v, device)
 	if err != nil {
 		return err
 	}
 	defer release()
-	t := formatTarget{device, block, filesystem.Mark{UUID: r.uuid, First: v.FormatMark}, filesystem.OriginOf(v, r.hasSource)}
-	if r.encryption != lvm.EncryptionNone {
-		mapping, release, err := s.stageEncrypted(ctx, r, v, t)
-		if err != nil {
-			return err
-		}
-		defer release()
-		t = mapping
-	}
 	if r.block {
 		return nil
 	}
 	return s.stageFileSystem(ctx, r, t)
+}
+
+// openTarget returns the device that the pods of the volume will use, and keeps it open until release.
+func (s *Server) openTarget(ctx context.Context, r stageRequest, v lvm.Volume, device string) (t formatTarget, release func(), err error) {
+	block, releaseLV, err := s.openDevice(ctx, volume{id: r.id, uuid: r.uuid}, device)
+	if err != nil {
+		return t, nil, err
+	}
+	t = formatTarget{device, block, filesystem.Mark{UUID: r.uuid, First: v.FormatMark}, filesystem.OriginOf(v, r.hasSource)}
+	if r.encryption == lvm.EncryptionNone {
+		return t, releaseLV, nil
+	}
+	mapping, releaseMapping, err := s.stageEncrypted(ctx, r, v, t)
+	if err != nil {
+		releaseLV()
+		return t, nil, err
+	}
+	return mapping, func() { releaseMapping(); releaseLV() }, nil
 }
 
 // formatTarget is a device that may be formatted.
@@ -130,6 +144,9 @@ func (s *Server) ensureFileSystem(ctx context.Context, r stageRequest, t formatT
 	case filesystem.ActFormat:
 		return true, s.makeFileSystem(ctx, r, filesystem.Formatting{Device: t.device, Size: t.Size, Mark: t.mark, Type: r.fsType, Clear: content.Unfinished != ""})
 	case filesystem.ActCheck:
+		if r.replayed {
+			return false, nil // checked before the replay; the device takes no writes
+		}
 		if content.Marked {
 			if err := s.tools.RemoveMark(t.device, t.mark); err != nil {
 				return false, err

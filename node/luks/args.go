@@ -32,8 +32,11 @@ func formatArgs(v Volume, k *Key, sector int) []string {
 }
 
 // openArgs passes discards to the disk only if a class asks for that: they reveal what is free. Without them a thin pool never gets space back.
-func openArgs(v Volume, discards bool) []string {
+func openArgs(v Volume, discards, readOnly bool) []string {
 	args := []string{"open", "--type=luks2", fromStdin}
+	if readOnly {
+		args = append(args, "--readonly")
+	}
 	if discards {
 		args = append(args, "--allow-discards")
 	}

@@ -95,8 +95,9 @@ func TestArguments(t *testing.T) {
 			"--luks2-metadata-size=16384 --luks2-keyslots-size=4161536 --uuid=" + uuidOf("AAAAAA-1") + " --subsystem=nodelvm --label=AAAAAA-1 " +
 			"--pbkdf=pbkdf2 --hash=sha256 --pbkdf-force-iterations=1000 /dev/dm-3"},
 		"add":         {addKeyArgs(v, passphrase), "luksAddKey --key-file=- --pbkdf=argon2id --pbkdf-memory=65536 --pbkdf-force-iterations=4 --pbkdf-parallel=4 /dev/dm-3 /proc/self/fd/4"},
-		"open":        {openArgs(v, true), "open --type=luks2 --key-file=- --allow-discards /dev/dm-3 " + mappingName("vg/pvc-1")},
-		"no discards": {openArgs(v, false), "open --type=luks2 --key-file=- /dev/dm-3 " + mappingName("vg/pvc-1")},
+		"open":        {openArgs(v, true, false), "open --type=luks2 --key-file=- --allow-discards /dev/dm-3 " + mappingName("vg/pvc-1")},
+		"read-only":   {openArgs(v, false, true), "open --type=luks2 --key-file=- --readonly /dev/dm-3 " + mappingName("vg/pvc-1")},
+		"no discards": {openArgs(v, false, false), "open --type=luks2 --key-file=- /dev/dm-3 " + mappingName("vg/pvc-1")},
 		"test":        {testArgs(v, 3), "open --type=luks2 --test-passphrase --key-slot=3 --key-file=- /dev/dm-3"},
 		"remove":      {removeSlotArgs(v, 3), "luksKillSlot --key-file=- /dev/dm-3 3"},
 		"uuid":        {setUUIDArgs(v), "luksUUID --uuid=" + uuidOf("AAAAAA-1") + " /dev/dm-3"},

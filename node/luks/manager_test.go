@@ -688,7 +688,7 @@ func TestHungCommandGivesUpItsTurn(t *testing.T) {
 			s := stage{Manager: m, Request: Request{Volume: NewVolume(device, "uuid", device), Keys: keys}}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*maxTurn)
 			defer cancel()
-			return s.run(ctx, Header{}, openArgs(s.Volume, false), keys.Current)
+			return s.run(ctx, Header{}, openArgs(s.Volume, false, false), keys.Current)
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- open("/dev/hung") }()

@@ -12,6 +12,7 @@ type Request struct {
 	Volume
 	Keys     Keys
 	Discards bool // the mapping passes discards
+	ReadOnly bool // a new mapping takes no writes
 	// Blank proves that the logical volume is blank, or returns an error. Stage calls it only before a format.
 	Blank func(context.Context) error
 	// Formatted is called after each luksFormat, before anything is open on the logical volume. Cleared is called with the new mapping, after
@@ -126,6 +127,6 @@ func (s *stage) format(ctx context.Context, o Observation) error {
 }
 
 func (s *stage) open(ctx context.Context, o Observation) (err error) {
-	s.unlocked, err = s.withKey(ctx, o.Header, openArgs(s.Volume, s.Discards))
+	s.unlocked, err = s.withKey(ctx, o.Header, openArgs(s.Volume, s.Discards, s.ReadOnly))
 	return err
 }
