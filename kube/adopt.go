@@ -47,9 +47,12 @@ func Manifests(a Adoption) (string, error) {
 }
 
 func (a Adoption) volume() *corev1.PersistentVolume {
-	mode := corev1.PersistentVolumeFilesystem
+	mode, access := corev1.PersistentVolumeFilesystem, corev1.ReadWriteOnce
 	if a.FSType == "" {
 		mode = corev1.PersistentVolumeBlock
+	}
+	if a.Volume.Access.ReadOnly() {
+		access = corev1.ReadOnlyMany
 	}
 	return &corev1.PersistentVolume{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindVolume},
@@ -59,7 +62,7 @@ func (a Adoption) volume() *corev1.PersistentVolume {
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: a.size()},
-			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{access},
 			PersistentVolumeReclaimPolicy: a.Policy,
 			StorageClassName:              a.Class,
 			VolumeMode:                    &mode,

@@ -47,6 +47,12 @@ func TestManifests(t *testing.T) {
 		*pv.Spec.CSI.NodeStageSecretRef != *encrypted.Key || *pv.Spec.CSI.NodeExpandSecretRef != *encrypted.Key {
 		t.Errorf("an encrypted volume is\n%s%v", text, err)
 	}
+	readOnly := a
+	readOnly.Claim, readOnly.Volume.Access = "", lvm.AccessReadOnly
+	if text, err := Manifests(readOnly); err != nil || yaml.UnmarshalStrict([]byte(strings.TrimPrefix(text, "---\n")), &pv) != nil ||
+		len(pv.Spec.AccessModes) != 1 || pv.Spec.AccessModes[0] != corev1.ReadOnlyMany {
+		t.Errorf("a read-only copy is\n%s%v", text, err)
+	}
 	if claim.Namespace != "shop" || claim.Spec.VolumeName != "vg-data" || *claim.Spec.StorageClassName != "local" ||
 		claim.Spec.Resources.Requests.Storage().String() != "1Gi" || claim.Annotations[api.AnnotationSelectedNode] != "node-1" {
 		t.Errorf("the claim is\n%s", docs[1])

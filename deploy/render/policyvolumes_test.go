@@ -16,6 +16,7 @@ func volumeRequests() []request {
 		{name: "create its volume", now: volume("node-1")},
 		{name: "create it, held for its deletion", now: held(volume("node-1"))},
 		{name: "create it where no finalizer was added yet", now: unguarded(volume("node-1"))},
+		{name: "create a read-only copy", now: but(asReadOnlyCopy)},
 		{name: "create a retained volume", now: retained("node-1")},
 		{name: "patch its volume's finalizer", before: volume("node-1"), now: volume("node-1")},
 		{name: "hold its volume", before: volume("node-1"), now: held(volume("node-1"))},
@@ -59,6 +60,12 @@ func volumeRequests() []request {
 	}, append(creations(), changes()...)...)
 }
 
+// asReadOnlyCopy makes a volume one that csi-provisioner creates for a ReadOnlyMany claim from a snapshot.
+func asReadOnlyCopy(pv *core.PersistentVolume) {
+	pv.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadOnlyMany}
+	pv.Spec.CSI.VolumeAttributes["nodelvm.io/source"] = groupUUID + "/snap-1"
+}
+
 // creations are volumes that csi-provisioner never makes.
 func creations() (list []request) {
 	secret := &core.SecretReference{Namespace: "kube-system", Name: "root"}
@@ -79,8 +86,13 @@ func creations() (list []request) {
 		"with a note of its group's loss": func(pv *core.PersistentVolume) { *pv = *losing(groupLost, pv) },
 		"of no class":                     func(pv *core.PersistentVolume) { pv.Spec.StorageClassName = "" },
 		"with an attributes class":        func(pv *core.PersistentVolume) { class := "x"; pv.Spec.VolumeAttributesClassName = &class },
-		"for many nodes to read": func(pv *core.PersistentVolume) {
-			pv.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadOnlyMany}
+		"for many nodes to read, of no source": func(pv *core.PersistentVolume) {
+			asReadOnlyCopy(pv)
+			delete(pv.Spec.CSI.VolumeAttributes, "nodelvm.io/source")
+		},
+		"for many nodes to read, and write": func(pv *core.PersistentVolume) {
+			asReadOnlyCopy(pv)
+			pv.Spec.AccessModes = append(pv.Spec.AccessModes, core.ReadWriteOnce)
 		},
 		"with another resource":  func(pv *core.PersistentVolume) { pv.Spec.Capacity["iops"] = resource.MustParse("1") },
 		"with a label":           func(pv *core.PersistentVolume) { pv.Labels = map[string]string{"a": "b"} },
