@@ -15,6 +15,7 @@ type device struct {
 	suspended bool
 	frozen    bool // by fsfreeze: it cannot be suspended
 	opens     int
+	writes    int64
 	bound     int               // paths where its device node is bound
 	removed   map[string]string // by the UUID of a physical volume: the removed disk that the device maps instead
 	status    string            // "TARGET PARAMETERS", if a test has set it
@@ -187,4 +188,18 @@ func (n *Node) Fill(path string, size lvm.Bytes) {
 			n.filled[lv.UUID] = size
 		}
 	}
+}
+
+// TakesNoWrites reports whether a volume's device is read-only, by LVM's permission.
+func (n *Node) TakesNoWrites(path string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, g := range n.groups {
+		for _, lv := range g.LVs {
+			if n.readOnly[lv.UUID] && n.path(g, lv.UUID) == path {
+				return true
+			}
+		}
+	}
+	return false
 }

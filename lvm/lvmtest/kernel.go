@@ -157,6 +157,23 @@ func (k kernel) Status(path string) (target, parameters string, err error) {
 	return target, parameters, nil
 }
 
+func (k kernel) Writes(path string) (count int64, size lvm.Bytes, err error) {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	d := k.node.device(path)
+	if d == nil {
+		return 0, 0, fmt.Errorf("%s: no such device", path)
+	}
+	return d.writes, lvm.Bytes(d.writes) * 4 * lvm.KiB, nil
+}
+
+// Write counts writes of 4 KiB to a volume's device.
+func (n *Node) Write(path string, count int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.device(path).writes += count
+}
+
 func (k kernel) CheckUnused(_ context.Context, path string) error {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()

@@ -23,7 +23,7 @@ var options = map[string][]string{
 	"lvcreate": {"-A", "-y", "--devices", "-a", "-W", "-Z", "-l", "-n", "-i", "-I", "-m", "-c", "-V", "-s", "-k", "-p", "--alloc", "--type", "--addtag",
 		"--regionsize", "--poolmetadatasize", "--discards", "--thinpool", "--nosync"},
 	"lvextend": {"-y", "--devices", "-l", "--alloc", "--config"},
-	"lvchange": {"-y", "--devices", "-S", "-a", "-K", "-k", "--refresh", "--addtag", "--deltag", "--errorwhenfull"},
+	"lvchange": {"-y", "--devices", "-S", "-a", "-K", "-k", "-p", "--refresh", "--addtag", "--deltag", "--errorwhenfull"},
 	"lvremove": {"-y", "--devices", "-S", "-ff"},
 	"vgchange": {"-y", "--devices", "--addtag"},
 }

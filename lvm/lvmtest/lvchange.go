@@ -111,7 +111,24 @@ func (n *Node) onVolumes(l line, do func(*group, *lvm.LV, line) *failure) *failu
 	return nil
 }
 
+// permit sets LVM's permission of a volume. LVM refuses to set the one that the volume has.
+func (n *Node) permit(lv lvm.LV, to string) *failure {
+	switch readOnly := n.readOnly[lv.UUID]; {
+	case to == "r" && !readOnly, to == "rw" && readOnly:
+		n.readOnly[lv.UUID] = !readOnly
+		return nil
+	case to == "r" || to == "rw":
+		return failed("Logical volume %s is already %s", lv.Name, to)
+	}
+	return &failure{exitArguments, "lvchange: invalid argument for --permission: " + to}
+}
+
 func (n *Node) lvchange(g *group, lv *lvm.LV, l line) *failure {
+	if l.has("-p") {
+		if f := n.permit(*lv, l.values["-p"]); f != nil {
+			return f
+		}
+	}
 	if len(l.add)+len(l.del) > 0 {
 		tags := slices.DeleteFunc(slices.Clone(lv.Tags), func(t string) bool { return slices.Contains(l.del, t) })
 		for _, t := range l.add {

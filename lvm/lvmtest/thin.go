@@ -112,6 +112,7 @@ func (n *Node) snapshot(l line, w wanted) *failure {
 func (n *Node) addThin(g *group, l line, w wanted, pool, origin string) *failure {
 	lv := lvm.LV{UUID: n.uuid(), Name: w.name, Tags: w.tags, Created: n.now(), Pool: pool, Origin: origin,
 		Segments: []lvm.Segment{{Extents: w.extents, Type: "thin"}}}
+	n.readOnly[lv.UUID] = l.values["-p"] == "r"
 	n.number(g, g.add(lv))
 	n.queue(g.find(pool), "create "+w.name)
 	g.commit()

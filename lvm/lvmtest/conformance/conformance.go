@@ -34,6 +34,7 @@ func Run(t *testing.T, newFixture func(t *testing.T) hosttest.Fixture) {
 		{"thin", testThin},
 		{"snapshots", testSnapshots},
 		{"copies", testCopies},
+		{"read-only copies", testReadOnlyCopies},
 		{"encrypted", testEncrypted},
 		{"an admin's pool", testAdminsPool},
 		{"an empty pool", testEmptyPool},

@@ -36,6 +36,7 @@ var crashOps = []crashOp{
 	{name: "thin create", setUp: (*crash).makeOrigin, do: (*crash).create, check: (*crash).checkCreated},
 	{name: "snapshot", setUp: (*crash).makeOrigin, do: (*crash).snapshot, check: (*crash).checkSnapshot},
 	{name: "copy", setUp: (*crash).makeOrigin, do: (*crash).create, check: (*crash).checkCreated},
+	{name: "read-only copy", setUp: (*crash).makeOrigin, prepare: (*crash).makeCopy, do: (*crash).setReplayed, check: (*crash).checkReadOnly},
 	{name: "remove", prepare: (*crash).makeVictim, do: (*crash).remove, check: (*crash).checkRemoved},
 	{name: "thin remove", setUp: (*crash).makeOrigin, prepare: (*crash).makeVictim, do: (*crash).remove, check: (*crash).checkRemoved},
 	{name: "wipe", prepare: (*crash).makeVictim, do: (*crash).remove, check: (*crash).checkRemoved},
@@ -51,7 +52,7 @@ func (c *crash) spec() lvm.Spec {
 		spec.Required = max(spec.Required, c.size)
 	case "raid create":
 		spec.Class = c.b.In(lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 1})
-	case "pool create", "thin create", "thin remove", "copy":
+	case "pool create", "thin create", "thin remove", "copy", "read-only copy":
 		spec.Class = c.b.Thin("", 0, lvm.ID{}).Class
 	}
 	if c.op.name != "wipe" && spec.Class.Layout != lvm.LayoutThin {
@@ -62,12 +63,15 @@ func (c *crash) spec() lvm.Spec {
 
 func (c *crash) create(d *hosttest.Driver) error {
 	spec := c.spec()
-	if c.op.name == "copy" {
+	if c.op.name == "copy" || c.op.name == "read-only copy" {
 		origin, err := c.find(d, "origin")
 		if err != nil {
 			return err
 		}
 		spec.Source = origin.ID
+	}
+	if c.op.name == "read-only copy" {
+		spec.Access = lvm.AccessReplay
 	}
 	_, err := d.Create(context.Background(), spec)
 	return err
@@ -299,4 +303,29 @@ func (c *crash) checkRemoved(d *hosttest.Driver) {
 		c.t.Errorf("%d MiB of the deleted volume can be read", n)
 	}
 	d.MustRemove(c.t, v)
+}
+
+// makeCopy creates a read-only copy whose journal was replayed, without the record of that.
+func (c *crash) makeCopy(d *hosttest.Driver) { hosttest.Must(c.t, c.create(d)) }
+
+// setReplayed activates the copy first, as NodeStageVolume does.
+func (c *crash) setReplayed(d *hosttest.Driver) error {
+	v, err := c.find(d, c.name())
+	if err != nil {
+		return err
+	}
+	if _, err := d.Activate(context.Background(), v.ID, v.UUID); err != nil {
+		return err
+	}
+	return d.SetReplayed(context.Background(), v.ID, v.UUID)
+}
+
+func (c *crash) checkReadOnly(d *hosttest.Driver) {
+	v, device := c.volume(d, c.name())
+	if v.Access != lvm.AccessReadOnly || !reallvm.TakesNoWrites(c.t, device) {
+		c.t.Errorf("it is %q, and the device takes no writes: %t", v.Access, reallvm.TakesNoWrites(c.t, device))
+	}
+	c.checkPattern(device)
+	d.MustRemove(c.t, v)
+	c.nothingBut(1)
 }

@@ -39,6 +39,8 @@ func OnFake(node *lvmtest.Node) Fixture {
 			Must(t, err)
 			return is
 		},
+		TakesNoWrites: func(_ testing.TB, device string) bool { return node.TakesNoWrites(device) },
+		Write:         func(_ testing.TB, device string, count int) { node.Write(device, int64(count)) },
 		Spoil: func(_ testing.TB, how string) func() {
 			spoil := func(problem string, missing bool, copies ...string) func(*lvm.Group) {
 				return func(g *lvm.Group) { g.Problem, g.PVs[5].Missing, g.PVs[5].DuplicateDevices = problem, missing, copies }

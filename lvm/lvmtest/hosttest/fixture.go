@@ -21,6 +21,10 @@ type Fixture struct {
 	Read func(t testing.TB) lvm.State
 	// Suspended reports whether a device is suspended.
 	Suspended func(t testing.TB, device string) bool
+	// TakesNoWrites reports whether a volume's device is read-only.
+	TakesNoWrites func(t testing.TB, device string) bool
+	// Write writes to a volume's device, so often, in different places.
+	Write func(t testing.TB, device string, count int)
 	// Spoil makes the group unusable in one of the ways that package conformance lists, until restore.
 	Spoil func(t testing.TB, how string) (restore func())
 	// Leave leaves a message for the default thin pool, "create VOLUME" or "delete NUMBER", that the pool has counted, as a

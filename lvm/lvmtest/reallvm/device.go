@@ -34,6 +34,25 @@ func IsSuspended(t testing.TB, device string) bool {
 	return strings.TrimSpace(string(state)) == "1"
 }
 
+// TakesNoWrites asks the kernel whether a device is read-only.
+func TakesNoWrites(t testing.TB, device string) bool {
+	is, err := os.ReadFile("/sys/class/block/" + filepath.Base(device) + "/ro")
+	hosttest.Must(t, err)
+	return strings.TrimSpace(string(is)) == "1"
+}
+
+// write writes blocks of 4 KiB, each flushed by itself.
+func write(t testing.TB, device string, count int) {
+	t.Helper()
+	f, err := os.OpenFile(device, os.O_WRONLY|os.O_SYNC, 0)
+	hosttest.Must(t, err)
+	for i := range count {
+		_, err := f.WriteAt(make([]byte, 4096), int64(i)*8192)
+		hosttest.Must(t, err)
+	}
+	hosttest.Must(t, f.Close())
+}
+
 // Fill writes a pattern over the whole device, and flushes it to the disk.
 func Fill(t testing.TB, device string, size lvm.Bytes) {
 	t.Helper()

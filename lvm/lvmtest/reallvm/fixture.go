@@ -25,10 +25,10 @@ func NewFixture(t testing.TB) hosttest.Fixture {
 		Tag:       "fast",
 		Admin:     func(t testing.TB, argv ...string) { t.Helper(); Admin(t, argv...) },
 		Read:      ReadDisks,
-		Suspended: IsSuspended,
-		Spoil:     spoil,
-		Leave:     func(t testing.TB, message string) { t.Helper(); leaveMessage(t, Group, message) },
-		Lost:      func(t testing.TB) []int { t.Helper(); return LostDevices(t, Group) },
+		Suspended: IsSuspended, TakesNoWrites: TakesNoWrites, Write: write,
+		Spoil: spoil,
+		Leave: func(t testing.TB, message string) { t.Helper(); leaveMessage(t, Group, message) },
+		Lost:  func(t testing.TB) []int { t.Helper(); return LostDevices(t, Group) },
 		Hold: func(t testing.TB, device string) func() {
 			f, err := os.Open(device)
 			hosttest.Must(t, err)

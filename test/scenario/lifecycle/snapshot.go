@@ -20,6 +20,7 @@ func (l *life) snapshot() scenario.Scenario {
 		{Says: "every row that was acknowledged before the snapshot is in the restored database, and none from after", Prove: l.rowsAreThere},
 		{Says: "pgbench was writing when it was taken: the copy ends amid its transactions, and had to recover", Prove: l.amidTransactions},
 		{Says: "both databases are consistent: pg_amcheck, and pgbench's sums", Prove: bothConsistent},
+		{Says: "under load, two pods read a read-only copy of the snapshot, which provisions what its journal may write", Prove: readersUnderLoad},
 	}}
 }
 
