@@ -104,3 +104,20 @@ const (
 
 // DefaultFSType is the file system of a class that names none.
 const DefaultFSType = "ext4"
+
+// Annotations of a move to another node (kube/move). Users write the first three, on claims; nodes write the others.
+const (
+	AnnotationMoveTo     = "nodelvm.io/move-to"     // Of a claim: the node that its volume shall be on. Removed or changed before the switch: the move is cancelled.
+	AnnotationMoveWith   = "nodelvm.io/move-with"   // Of a claim: further claims of its namespace that move together with it, separated by commas.
+	AnnotationMoveFinish = "nodelvm.io/move-finish" // Of a claim that has moved: the node whose former copy may be deleted now.
+	AnnotationMoveStatus = "nodelvm.io/move-status" // Of a claim: how far its move is, for people. No node reads it.
+
+	AnnotationMoveRecord = "nodelvm.io/move-record"      // Of a PersistentVolume, by the node that has it: what rebuilds it.
+	AnnotationMovingTo   = "nodelvm.io/moving-to"        // The same: the node that may answer.
+	AnnotationMoveOffer  = "nodelvm.io/move-offer"       // The same: how to copy the volume.
+	AnnotationHandedOver = "nodelvm.io/move-handed-over" // The same: the hold for which the volume is the other node's from now on.
+	AnnotationMoveAnswer = "nodelvm.io/move-answer"      // Of a PersistentVolume, by the node in AnnotationMovingTo: how far its copy is.
+)
+
+// ParkedKey is a label that no node has. A PersistentVolume that requires it is parked: pods with its claim wait.
+const ParkedKey = "nodelvm.io/moving"

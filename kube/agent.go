@@ -41,6 +41,8 @@ type Config struct {
 	Register func() error // makes the kubelet register the driver again; nil: the registration is not checked
 
 	Snapshots bool // csi-snapshotter runs on this node: label contents for it
+
+	Moves func(claim *corev1.PersistentVolumeClaim, deleted bool) // gets each claim of the watch, for kube/move; nil: no volume moves
 }
 
 // Agent acts for this node in the API. It expands the node's volumes, selects this node for clones of its volumes and
@@ -108,6 +110,7 @@ func NewAgent(cfg Config) *Agent {
 		register: cfg.Register,
 	}
 	a.claims = newClaimStore(a.node, func(key string) { a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: key}) })
+	a.claims.observe = cfg.Moves
 	a.classes = newClassStore(func(name string) {
 		a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindClass, Key: name})
 		a.claims.wakeAll(func(claim *corev1.PersistentVolumeClaim) bool { return kubeclient.ClassOf(claim) == name })

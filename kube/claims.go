@@ -20,7 +20,8 @@ import (
 // and a new list must not change since when an unchanged claim waits.
 type claimStore struct {
 	node    string
-	changed func(key string) // called without the lock
+	changed func(key string)                                        // called without the lock
+	observe func(claim *corev1.PersistentVolumeClaim, deleted bool) // the same, with each claim; nil: nobody wants them
 
 	mu   sync.Mutex
 	open map[string]*openClaim // by namespace/name: unbound, or requesting more than their volume has
@@ -70,7 +71,15 @@ func (s *claimStore) Add(o any) error {
 	wake := s.put(o)
 	s.mu.Unlock()
 	s.wake(wake)
+	s.observed(o, false)
 	return nil
+}
+
+// observed passes on a claim.
+func (s *claimStore) observed(o any, deleted bool) {
+	if claim, ok := o.(*corev1.PersistentVolumeClaim); ok && s.observe != nil {
+		s.observe(claim, deleted)
+	}
 }
 
 func (s *claimStore) Update(o any) error { return s.Add(o) }
@@ -83,6 +92,7 @@ func (s *claimStore) Delete(o any) error {
 		s.disown(key)
 		s.mu.Unlock()
 		s.changed(key)
+		s.observed(claim, true)
 	}
 	return nil
 }
@@ -105,6 +115,9 @@ func (s *claimStore) Replace(list []any, _ string) error {
 	}
 	s.mu.Unlock()
 	s.wake(wake)
+	for _, o := range list {
+		s.observed(o, false)
+	}
 	return nil
 }
 
@@ -245,7 +258,7 @@ func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCla
 		return kept
 	}
 	maps.DeleteFunc(kept.Annotations, func(name, _ string) bool {
-		return !slices.Contains([]string{api.AnnotationSelectedNode, api.AnnotationStorageProvisioner, api.AnnotationStorageProvisionerBeta, api.AnnotationStorageClassBeta, api.AnnotationNoNodeExpansion, api.AnnotationTrimInterval}, name)
+		return !slices.Contains([]string{api.AnnotationSelectedNode, api.AnnotationStorageProvisioner, api.AnnotationStorageProvisionerBeta, api.AnnotationStorageClassBeta, api.AnnotationNoNodeExpansion, api.AnnotationTrimInterval, api.AnnotationMoveTo, api.AnnotationMoveFinish}, name)
 	})
 	kept.Spec.VolumeName, kept.Spec.StorageClassName, kept.Status.Phase = claim.Spec.VolumeName, claim.Spec.StorageClassName, claim.Status.Phase
 	if isOpen(claim) {

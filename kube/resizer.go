@@ -33,8 +33,8 @@ func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 		return false, nil
 	}
 	pv, err := a.client.Volume(ctx, claim.Spec.VolumeName)
-	if err != nil || pv == nil || kubeclient.Chain(pv, claim, a.node) != nil {
-		return false, err
+	if err != nil || pv == nil || kubeclient.Chain(pv, claim, a.node) != nil || pv.Annotations[api.AnnotationMoveRecord] != "" {
+		return false, err // a volume that moves is extended afterwards
 	}
 	if err := a.checkHandle(ctx, pv); err != nil {
 		return true, errors.Join(err, a.reportShared(ctx, claim, api.ReasonVolumeResizeFailed, "the volume is not extended", err))

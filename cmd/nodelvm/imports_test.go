@@ -107,6 +107,7 @@ var kubeLayers = map[string][]string{
 	"kube/scaledown":   {"kube/cluster", "kube/kubeclient"},
 	"kube/move":        {"kube/kubeclient", "move"},
 	"kube":             {"kube/kubeclient"},
+	"kube/move":        {"kube/kubeclient"},
 	"kube/kubetest":    {"kube/kubeclient"},
 	"kube/clustertest": {"kube/cluster", "kube/kubeclient", "kube/kubetest", "lvm/lvmtest/wait"},
 }

@@ -40,7 +40,11 @@ type node struct {
 // newNode makes a node with a 10 GiB volume group. Its agent runs from start on.
 func newNode(t *testing.T, name string) *node {
 	t.Helper()
-	name = strings.ToLower(t.Name()) + "-" + name
+	return newNodeNamed(t, strings.ToLower(t.Name())+"-"+name)
+}
+
+func newNodeNamed(t *testing.T, name string) *node {
+	t.Helper()
 	token, err := tokenOf(t.Context(), name)
 	must(t, err)
 	return &node{name: name, token: token, host: lvmtest.NewHost(t, lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{10 * lvm.GiB}})}

@@ -1,0 +1,284 @@
+package move
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// How soon an agent looks again: at moves in which the other node has its turn, at those that wait for somebody, and at former copies. No watch shows
+// the agent a PersistentVolume.
+const (
+	lookSoon  = 500 * time.Millisecond
+	lookLater = 10 * time.Second
+	lookRound = time.Minute
+
+	lookRefused = 10 * time.Minute // at most: a tenant may annotate any number of claims
+)
+
+// Bounds of one round over the claims of a namespace.
+const (
+	workers  = 4
+	maxSteps = 64
+	timeout  = 2 * time.Minute
+)
+
+// Grace is the default time for which a pod must have used a volume on its new node before the former copy is deleted.
+const Grace = 24 * time.Hour
+
+// Config configures an Agent.
+type Config struct {
+	Client *kubeclient.Client
+	Engine Engine
+	Node   string        // this node's name, and its topology value
+	Grace  time.Duration // 0: Grace
+	Log    *slog.Logger  // nil: slog.Default()
+}
+
+// Agent moves volumes to and from this node. An idle one sends no request.
+type Agent struct {
+	objects Objects
+	engine  Engine
+	events  *kubeclient.EventRecorder // nil in tests of the decisions
+	review  reviewer
+	node    string
+	grace   time.Duration
+	log     *slog.Logger
+	now     func() time.Time
+	queue   workqueue.TypedDelayingInterface[string] // namespaces: the claims of a pod are in one
+
+	mu       sync.Mutex
+	asked    map[string]bool      // by namespace/name: claims whose annotation may concern this node
+	progress map[string]Progress  // by name of the PersistentVolume
+	reported map[string]reported  // by namespace/name
+	refusals *flowcontrol.Backoff // by namespace/name: of claims whose move cannot begin
+}
+
+// reported is what the claim's status says.
+type reported struct {
+	phase, text string
+	when        time.Time
+}
+
+// New creates an Agent without sending a request.
+func New(cfg Config) *Agent {
+	a := &Agent{
+		engine: cfg.Engine, node: cfg.Node, grace: cmp.Or(cfg.Grace, Grace), log: cmp.Or(cfg.Log, slog.Default()), now: time.Now,
+		queue: workqueue.NewTypedDelayingQueue[string](),
+		asked: map[string]bool{}, progress: map[string]Progress{}, reported: map[string]reported{},
+		refusals: flowcontrol.NewBackOff(lookLater, lookRefused),
+	}
+	if cfg.Client != nil {
+		a.objects = server{cfg.Client}
+		a.review = reviewToken(cfg.Client)
+		a.events = &kubeclient.EventRecorder{Client: cfg.Client, Node: cfg.Node, Counts: map[string]kubeclient.EventCount{}}
+	}
+	return a
+}
+
+// Observe takes note of a claim, as the agent's watch brings each one, with its annotations. It sends no request, and keeps only claims that ask for
+// a move which may concern this node.
+func (a *Agent) Observe(claim *corev1.PersistentVolumeClaim, deleted bool) {
+	key := kubeclient.KeyOf(claim)
+	to, selected := claim.Annotations[api.AnnotationMoveTo], claim.Annotations[api.AnnotationSelectedNode]
+	concerns := !deleted && to != "" && claim.Spec.VolumeName != "" && (to == a.node || selected == "" || selected == a.node)
+	a.mu.Lock()
+	before := a.asked[key]
+	if concerns {
+		a.asked[key] = true
+	} else {
+		delete(a.asked, key)
+	}
+	a.retrySoon(claim.Namespace)
+	a.mu.Unlock()
+	if concerns || before || claim.Annotations[api.AnnotationMoveFinish] == a.node {
+		a.queue.Add(claim.Namespace)
+	}
+}
+
+// retrySoon ends the back-off of a namespace's claims: the change of one may be what another waits for. Among very many claims each waits for its own
+// time. The caller holds the lock.
+func (a *Agent) retrySoon(namespace string) {
+	const few = 100
+	if len(a.asked) > few {
+		return
+	}
+	for key := range a.asked {
+		if ns, _ := kubeclient.ClaimKey(key); ns == namespace {
+			a.refusals.Reset(key)
+		}
+	}
+}
+
+// Run works until ctx ends.
+func (a *Agent) Run(ctx context.Context) {
+	var work sync.WaitGroup
+	for range workers {
+		work.Go(func() {
+			for {
+				namespace, ended := a.queue.Get()
+				if ended {
+					return
+				}
+				again := a.round(ctx, namespace)
+				a.queue.Done(namespace)
+				if again > 0 {
+					a.queue.AddAfter(namespace, again)
+				}
+			}
+		})
+	}
+	a.lookAround(ctx)
+	ticker := time.NewTicker(lookRound)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			a.lookAround(ctx)
+		case <-ctx.Done():
+			a.queue.ShutDown()
+			work.Wait()
+			return
+		}
+	}
+}
+
+// lookAround queues the namespaces of the moves that are in the tags of this node's volumes.
+func (a *Agent) lookAround(ctx context.Context) {
+	locals, err := a.engine.Volumes(ctx)
+	if err != nil {
+		a.log.WarnContext(ctx, "cannot list the volumes that move", "error", err)
+		return
+	}
+	for i := range locals {
+		if u, ok := unitOf(&locals[i]); ok {
+			a.queue.Add(u.namespace)
+		}
+	}
+}
+
+// unit is one claim, or what was one.
+type unit struct {
+	namespace, claim string
+	volume           string // name of the PersistentVolume; "": the claim has it
+}
+
+// unitOf returns the claim of a volume that moves; false: it does not.
+func unitOf(l *Local) (unit, bool) {
+	if r := parseRecord(l.Record); r != nil {
+		return unit{r.Namespace, r.Claim, r.name()}, true
+	}
+	if l.State == lvm.StateReady || l.State == lvm.StateDeleting {
+		return unit{}, false
+	}
+	namespace, name := kubeclient.ClaimKey(l.Claim)
+	return unit{namespace, name, l.Name}, namespace != "" && name != ""
+}
+
+// units are the claims of a namespace to look at.
+func (a *Agent) units(ctx context.Context, namespace string) (list []unit, err error) {
+	locals, err := a.engine.Volumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for i := range locals {
+		if u, ok := unitOf(&locals[i]); ok && u.namespace == namespace {
+			list = append(list, u)
+			seen[u.claim] = true
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for key := range a.asked {
+		if ns, name := kubeclient.ClaimKey(key); ns == namespace && !seen[name] {
+			list = append(list, unit{namespace: ns, claim: name})
+		}
+	}
+	return list, nil
+}
+
+// round does what there is to do for the claims of a namespace, and returns when to look again; 0: when something is observed.
+func (a *Agent) round(ctx context.Context, namespace string) (again time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	units, err := a.units(ctx, namespace)
+	if err != nil {
+		a.log.WarnContext(ctx, "cannot list the volumes that move", "error", err)
+		return lookLater
+	}
+	for _, u := range units {
+		key := u.namespace + "/" + u.claim
+		if a.refusals.IsInBackOffSinceUpdate(key, a.now()) && u.volume == "" {
+			if again == 0 {
+				again = lookLater
+			}
+			continue
+		}
+		if next := a.advance(ctx, u); next > 0 && (again == 0 || next < again) {
+			again = next
+		}
+	}
+	return again
+}
+
+// advance takes the steps of one claim until it waits.
+func (a *Agent) advance(ctx context.Context, u unit) (again time.Duration) {
+	for range maxSteps {
+		done, err := a.one(ctx, u)
+		switch {
+		case ctx.Err() != nil:
+			return 0
+		case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
+			return lookSoon
+		case err != nil:
+			a.log.WarnContext(ctx, "a step of a move failed; will retry", "claim", u.namespace+"/"+u.claim, "step", string(done.do), "error", err)
+			return lookLater
+		case done.do == wait && done.phase == "":
+			return 0
+		case done.do == wait && done.phase == PhaseWaiting:
+			a.refusals.Next(u.namespace+"/"+u.claim, a.now())
+			return lookLater
+		case done.do == wait && done.phase == PhaseMoved:
+			return lookLater
+		case done.do == wait || done.do == poke || done.do == receive:
+			return lookSoon
+		}
+	}
+	return lookSoon
+}
+
+// one reads, decides and takes one step.
+func (a *Agent) one(ctx context.Context, u unit) (step, error) {
+	v, err := a.gather(ctx, u)
+	if err != nil {
+		return step{}, err
+	}
+	if v.claim == nil && v.local == nil {
+		a.mu.Lock()
+		delete(a.asked, u.namespace+"/"+u.claim)
+		a.mu.Unlock()
+	}
+	s := decide(v, a.grace)
+	if s.do != wait {
+		a.log.InfoContext(ctx, "step of a move", "claim", u.namespace+"/"+u.claim, "step", string(s.do))
+	}
+	err = a.take(ctx, v, s)
+	a.tell(ctx, v, s, err)
+	if err != nil {
+		return s, fmt.Errorf("cannot %s: %w", s.do, err)
+	}
+	return s, nil
+}

@@ -1,0 +1,75 @@
+package move
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/api"
+)
+
+// TestObserve: only claims that may concern the node cost it requests.
+func TestObserve(t *testing.T) {
+	for name, c := range map[string]struct {
+		to, selected, volume, finish string
+		deleted, looks               bool
+	}{
+		"no move":                    {selected: "node-1", volume: "v"},
+		"from this node":             {to: "node-2", selected: "node-1", volume: "v", looks: true},
+		"to this node":               {to: "node-1", selected: "node-2", volume: "v", looks: true},
+		"between other nodes":        {to: "node-3", selected: "node-2", volume: "v"},
+		"perhaps from this node":     {to: "node-3", volume: "v", looks: true},
+		"no volume":                  {to: "node-2", selected: "node-1"},
+		"deleted":                    {to: "node-2", selected: "node-1", volume: "v", deleted: true},
+		"this node's former copy":    {to: "node-2", selected: "node-2", volume: "v", finish: "node-1", looks: true},
+		"another node's former copy": {to: "node-2", selected: "node-2", volume: "v", finish: "node-3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := New(Config{Node: "node-1"})
+			defer a.queue.ShutDown()
+			claim := &corev1.PersistentVolumeClaim{}
+			claim.Namespace, claim.Name, claim.Spec.VolumeName = "ns", "data", c.volume
+			claim.Annotations = map[string]string{api.AnnotationMoveTo: c.to, api.AnnotationSelectedNode: c.selected, api.AnnotationMoveFinish: c.finish}
+			a.Observe(claim, c.deleted)
+			if looks := a.queue.Len() == 1; looks != c.looks {
+				t.Errorf("looks at the claim: %v", looks)
+			}
+		})
+	}
+}
+
+// TestRefusedClaimIsReadRarely: a tenant can annotate any number of claims with a move that cannot begin.
+func TestRefusedClaimIsReadRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(corev1.PersistentVolumeReclaimDelete, "data", "wal") // wal does not ask for it
+		requests := 0
+		w.before = func() error { requests++; return nil }
+		a := w.agents["node-1"]
+		for _, a := range w.agents {
+			defer a.queue.ShutDown()
+		}
+		a.now = time.Now
+		w.annotateClaim("data", api.AnnotationMoveTo, "node-2")
+		a.Observe(w.claims["data"], false)
+		rounds := 0
+		for range 360 { // an hour
+			before := requests
+			a.round(t.Context(), "ns")
+			if requests > before {
+				rounds++
+			}
+			time.Sleep(lookLater)
+		}
+		if rounds < 5 || rounds > 15 {
+			t.Errorf("the claim was read in %d of 360 rounds", rounds)
+		}
+		a.Observe(w.claims["data"], false)
+		before := requests
+		a.round(t.Context(), "ns")
+		if requests == before {
+			t.Error("a change of the claim is not read")
+		}
+	})
+}

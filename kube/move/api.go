@@ -1,0 +1,147 @@
+package move
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/pending"
+)
+
+// Objects are the requests of this package to the API server. Each change names the version of the object that it was decided from.
+type Objects interface {
+	Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) // nil: none
+	Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error)                // nil: none
+	Class(ctx context.Context, name string) (*storagev1.StorageClass, error)                  // nil: none
+	Pods(ctx context.Context, namespace string) ([]corev1.Pod, error)
+	RunsDriver(ctx context.Context, node string) (bool, error) // the node's kubelet has registered the driver
+
+	// CreateVolume creates a PersistentVolume. With dryRun it changes nothing, and returns nil if only an existing one is in the way.
+	CreateVolume(ctx context.Context, pv *corev1.PersistentVolume, dryRun bool) error
+	// PatchVolume changes annotations, where nil removes one, and the reclaim policy; "": it stays. dropFinalizers removes all finalizers.
+	PatchVolume(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any, policy corev1.PersistentVolumeReclaimPolicy, dropFinalizers bool) error
+	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error
+	PatchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, subresource string, p kubeclient.Patch) error
+}
+
+// server is a real API server.
+type server struct{ *kubeclient.Client }
+
+func (s server) Class(ctx context.Context, name string) (*storagev1.StorageClass, error) {
+	var class storagev1.StorageClass
+	there, err := kubeclient.Get(ctx, s.Storage, "storageclasses", "", name, &class)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read storage class %s: %w", name, err)
+	}
+	if !there {
+		return nil, nil
+	}
+	return &class, nil
+}
+
+func (s server) RunsDriver(ctx context.Context, node string) (bool, error) {
+	csi, err := s.CSINode(ctx, node)
+	return csi != nil && slices.ContainsFunc(csi.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == api.DriverName }), err
+}
+
+// podsPage bounds the memory that a namespace with many pods takes.
+const podsPage = 200
+
+// Pods lists the pods that use claims.
+func (s server) Pods(ctx context.Context, namespace string) (pods []corev1.Pod, err error) {
+	options := metav1.ListOptions{Limit: podsPage, FieldSelector: fields.Everything().String()}
+	for {
+		var page corev1.PodList
+		err := s.Core.Get().Namespace(namespace).Resource("pods").VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(&page)
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the pods of namespace %s: %w", namespace, err)
+		}
+		for i := range page.Items {
+			if pod := &page.Items[i]; len(pending.ClaimNames(pod)) > 0 {
+				pods = append(pods, slim(pod))
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return pods, nil
+		}
+	}
+}
+
+// slim keeps what this package reads of a pod.
+func slim(pod *corev1.Pod) corev1.Pod {
+	kept := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, DeletionTimestamp: pod.DeletionTimestamp}}
+	kept.Spec.NodeName = pod.Spec.NodeName
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
+			kept.Spec.Volumes = append(kept.Spec.Volumes, v)
+		}
+	}
+	kept.Status.Phase = pod.Status.Phase
+	for _, c := range pod.Status.ContainerStatuses {
+		kept.Status.ContainerStatuses = append(kept.Status.ContainerStatuses, corev1.ContainerStatus{State: c.State})
+	}
+	return kept
+}
+
+func (s server) CreateVolume(ctx context.Context, pv *corev1.PersistentVolume, dryRun bool) error {
+	request := s.Core.Post().Resource("persistentvolumes").Body(pv)
+	if dryRun {
+		request = request.VersionedParams(&metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}, metav1.ParameterCodec)
+	}
+	err := request.Do(ctx).Error()
+	if dryRun && apierrors.IsAlreadyExists(err) { // admission was asked before
+		return nil
+	}
+	return err
+}
+
+func (s server) PatchVolume(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any, policy corev1.PersistentVolumeReclaimPolicy, dropFinalizers bool) error {
+	metadata := map[string]any{"resourceVersion": pv.ResourceVersion, "uid": pv.UID}
+	body := map[string]any{"metadata": metadata}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	if dropFinalizers {
+		metadata["finalizers"] = nil
+	}
+	if policy != "" {
+		body["spec"] = map[string]any{"persistentVolumeReclaimPolicy": policy}
+	}
+	return s.Patch(ctx, "persistentvolumes", "", pv.Name, "", body, &corev1.PersistentVolume{})
+}
+
+func (s server) DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
+	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pv.UID, ResourceVersion: &pv.ResourceVersion}}
+	return s.Core.Delete().Resource("persistentvolumes").Name(pv.Name).Body(options).Do(ctx).Error()
+}
+
+func (s server) PatchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, subresource string, p kubeclient.Patch) error {
+	_, err := s.Client.PatchClaim(ctx, claim, subresource, p)
+	return err
+}
+
+// Status is the text of the claim's annotation api.AnnotationMoveStatus.
+type Status struct {
+	Phase   string `json:"phase"`
+	From    string `json:"from,omitempty"`
+	To      string `json:"to,omitempty"`
+	Message string `json:"message,omitempty"`
+	Done    int64  `json:"done,omitempty"` // bytes
+	Total   int64  `json:"total,omitempty"`
+	Time    string `json:"time"` // of the last change (RFC 3339, UTC)
+}
+
+// ParseStatus decodes a claim's status; false: it has none, or it is not one. A tenant may write anything there.
+func ParseStatus(claim *corev1.PersistentVolumeClaim) (s Status, ok bool) {
+	text := claim.Annotations[api.AnnotationMoveStatus]
+	return s, text != "" && len(text) < MaxRecord && json.Unmarshal([]byte(text), &s) == nil
+}

@@ -1,0 +1,88 @@
+package move
+
+import (
+	"context"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Audience is that of the tokens with which nodes authenticate to each other. The API server does not accept them, and a source cannot use one
+// for anything but to know its node.
+const Audience = "nodelvm.io/move"
+
+// nodeName is where a token that is bound to a pod names the pod's node.
+const nodeName = "authentication.kubernetes.io/node-name"
+
+// reviewer returns the account and the node of a token with the audience Audience; "": it has none.
+type reviewer func(ctx context.Context, token string) (account, node string, err error)
+
+func reviewToken(c *kubeclient.Client) reviewer {
+	return func(ctx context.Context, token string) (account, node string, err error) {
+		who := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}}}
+		if err := c.Core.Post().AbsPath("/apis/authentication.k8s.io/v1/tokenreviews").Body(who).Do(ctx).Into(who); err != nil {
+			return "", "", fmt.Errorf("cannot review the token: %w", err)
+		}
+		if extra := who.Status.User.Extra[nodeName]; who.Status.Authenticated && len(extra) == 1 {
+			return who.Status.User.Username, extra[0], nil
+		}
+		return who.Status.User.Username, "", nil
+	}
+}
+
+// MayPull decides whether a peer with a token and a TLS key may copy a volume of this node: the token is bound to the node that the move's record names,
+// the volume is held for that move, the claim still names that node or the volume is handed over, and that node's answer has the key. account is the one
+// of the driver's pods. nil: it may.
+func (a *Agent) MayPull(ctx context.Context, account, token, key string, id lvm.ID, uuid string) error {
+	refuse := func(format string, args ...any) error { return lvm.Errorf(lvm.KindInvalid, format, args...) }
+	user, node, err := a.review(ctx, token)
+	switch {
+	case err != nil:
+		return lvm.Errorf(lvm.KindBusy, "%w", err)
+	case node == "" || user != account:
+		return refuse("the peer's token is not one of %s that is bound to a node", account)
+	}
+	locals, err := a.engine.Volumes(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range locals {
+		l, r := &locals[i], parseRecord(locals[i].Record)
+		if l.ID != id || l.UUID != uuid {
+			continue
+		}
+		if l.State != stateMoving && l.State != stateMoved || r == nil || r.To != node || r.From != a.node {
+			return refuse("volume %s does not move to node %s", id, kubeclient.Quoted(node))
+		}
+		return a.mayPull(ctx, l, r, key)
+	}
+	return refuse("volume %s does not move", id)
+}
+
+func (a *Agent) mayPull(ctx context.Context, l *Local, r *Record, key string) error {
+	pv, err := a.objects.Volume(ctx, r.name())
+	if err != nil {
+		return lvm.Errorf(lvm.KindBusy, "%w", err)
+	}
+	if shapeOf(pv, r.From, r.Handle) != parked || pv.Annotations[api.AnnotationMovingTo] != r.To {
+		return lvm.Errorf(lvm.KindInvalid, "PersistentVolume %s does not move to node %s", r.name(), r.To)
+	}
+	if key == "" || answered(pv).Key != key {
+		return lvm.Errorf(lvm.KindInvalid, "node %s has not published the key of the peer on PersistentVolume %s", r.To, r.name())
+	}
+	if l.State == stateMoved {
+		return nil
+	}
+	claim, err := a.objects.Claim(ctx, r.Namespace, r.Claim)
+	if err != nil {
+		return lvm.Errorf(lvm.KindBusy, "%w", err)
+	}
+	if wants(sameClaim(claim, r.name())) != r.To {
+		return lvm.Errorf(lvm.KindInvalid, "claim %s does not ask for node %s", r.key(), r.To)
+	}
+	return nil
+}

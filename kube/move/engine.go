@@ -1,0 +1,71 @@
+package move
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Engine is this node's volume groups and the copies between nodes. Its errors are lvm.Error. Each method can be repeated.
+type Engine interface {
+	// Volumes returns this cluster's volumes on this node that are ready or in a state of a move. It starts no process.
+	Volumes(ctx context.Context) ([]Local, error)
+	// Note replaces the record in a volume's tags; "": none. It has at most MaxRecord bytes.
+	Note(ctx context.Context, id lvm.ID, uuid, record string) error
+	Source
+	Target
+}
+
+// Source gives volumes away.
+type Source interface {
+	// Hold tags a ready volume as moving, and lets the target of the offer copy it. A held one stays so: the offer is the same but for address and
+	// key. KindInUse: its device is open.
+	Hold(ctx context.Context, id lvm.ID, uuid string) (Offer, error)
+	// Cancel tags a moving volume as ready. Nil for a ready one. KindConflict: it was handed over.
+	Cancel(ctx context.Context, id lvm.ID, uuid string) error
+	// HandOver tags a moving volume as moved. Nil if it is. KindConflict: it is held for another move by now.
+	HandOver(ctx context.Context, id lvm.ID, uuid, move string) error
+	// Remove deletes a moved volume. KindConflict: it is not moved.
+	Remove(ctx context.Context, id lvm.ID, uuid string) error
+}
+
+// Target gets volumes.
+type Target interface {
+	// Receive creates the logical volume of an offer for a claim (namespace/name, which its tags have from the beginning) with the parameters of a storage class, or
+	// finds it, and begins or continues its copy in the background. It returns at once. A volume that it received for another hold begins anew.
+	Receive(ctx context.Context, offer Offer, claim string, parameters map[string]string) (Progress, error)
+	// Finish tags a received volume as ready. KindConflict: it is not received.
+	Finish(ctx context.Context, id lvm.ID, uuid string) error
+	// Discard deletes a receiving or received volume. KindConflict: it is ready.
+	Discard(ctx context.Context, id lvm.ID, uuid string) error
+	// Key identifies the process that copies; the source compares it with the one in the answer.
+	Key() string
+}
+
+// Local is a volume on this node.
+type Local struct {
+	lvm.Volume
+	Move   string // identifies the hold, of a volume that is moving, moved, receiving or received
+	Record string // as Note wrote it
+}
+
+// Offer says how to copy a held volume. Only the engines read its text.
+type Offer struct {
+	Move string          `json:"move"`
+	Text json.RawMessage `json:"text"`
+}
+
+// Progress is how far a copy is.
+type Progress struct {
+	Done, Total lvm.Bytes
+	Problem     error // why the last attempt ended; the next Receive tries again
+}
+
+// The states of a volume that moves. Exactly one of the two volumes is the user's: the source's until it is moved.
+const (
+	stateMoving    = lvm.VolumeState("moving")    // on the source: held for a move
+	stateMoved     = lvm.VolumeState("moved")     // on the source: another node has the user's volume
+	stateReceiving = lvm.VolumeState("receiving") // on the target: incomplete
+	stateReceived  = lvm.VolumeState("received")  // on the target: complete and durable
+)

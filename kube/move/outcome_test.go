@@ -1,0 +1,503 @@
+package move
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/pending"
+)
+
+// played is a move of the claims data and wal from node-1 to node-2 that goes step by step.
+type played struct {
+	*world
+	t     *testing.T
+	steps []string
+	dead  map[string]bool // nodes whose agent does not run
+}
+
+func play(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy) *played {
+	t.Helper()
+	p := &played{world: newWorld(policy, "data", "wal"), t: t, dead: map[string]bool{}}
+	p.acked["pvc-uid-data"], p.acked["pvc-uid-wal"] = 0, 0
+	p.startPod("db-0")
+	p.write("db-0")
+	p.stopPod("db-0", false)
+	for _, claim := range []string{"data", "wal"} {
+		p.annotateClaim(claim, api.AnnotationMoveTo, "node-2")
+	}
+	return p
+}
+
+// step takes the next step of any agent; false: all wait.
+func (p *played) step() bool {
+	p.t.Helper()
+	for _, node := range []string{"node-1", "node-2"} {
+		if p.dead[node] {
+			continue
+		}
+		a := p.agents[node]
+		units, err := a.units(p.t.Context(), "ns")
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		for _, claim := range []string{"data", "wal"} {
+			u := unit{namespace: "ns", claim: claim}
+			if i := slices.IndexFunc(units, func(u unit) bool { return u.claim == claim }); i >= 0 {
+				u = units[i]
+			}
+			before := p.version
+			s, err := a.one(p.t.Context(), u)
+			if bad := p.check(); bad != nil {
+				p.t.Fatalf("after %s of node %s for %s: %v; before it %q", s.do, node, claim, bad, p.steps)
+			}
+			p.reconcile()
+			if err == nil && s.do != wait && (s.do != receive || p.version != before || p.copies()) {
+				p.steps = append(p.steps, fmt.Sprintf("%s %s: %s", node, claim, s.do))
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// copies reports whether a copy is under way that the next call of Receive continues.
+func (p *played) copies() bool {
+	for _, d := range p.nodes {
+		for _, v := range d.vols {
+			if v.State == stateReceiving && !d.full && !p.dead["node-1"] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// rest takes steps until all wait.
+func (p *played) rest() {
+	p.t.Helper()
+	for range 400 {
+		if !p.step() {
+			p.now = p.now.Add(time.Minute)
+			if !p.step() {
+				return
+			}
+		}
+	}
+	p.t.Fatalf("no rest: %q", p.steps[len(p.steps)-20:])
+}
+
+// on is the node of a claim's PersistentVolume, if everything is in order; else what is wrong.
+func (p *played) on(claim string) string {
+	name := "pvc-uid-" + claim
+	pv, c := p.pvs[name], p.claims[claim]
+	switch {
+	case pv == nil:
+		return "no PersistentVolume"
+	case c != nil && !isBound(c, pv):
+		return "not bound"
+	case isParked(pv) || isMarked(pv):
+		return "parked"
+	}
+	node := pending.NodeOf(pv)
+	if v := p.nodes[node].vols[name]; v == nil || v.State != lvm.StateReady || v.Record != "" || v.ID.String() != pv.Spec.CSI.VolumeHandle {
+		return fmt.Sprintf("on %s without its volume: %+v", node, v)
+	}
+	if c != nil && c.Annotations[api.AnnotationSelectedNode] != node {
+		return "the selected node is " + c.Annotations[api.AnnotationSelectedNode]
+	}
+	return node
+}
+
+// states are the volumes of a claim on both nodes.
+func (p *played) states(claim string) string {
+	var list []string
+	for _, node := range slices.Sorted(maps.Keys(p.nodes)) {
+		if v := p.nodes[node].vols["pvc-uid-"+claim]; v != nil {
+			list = append(list, node+" "+string(v.State))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func (p *played) handedOver() bool {
+	return slices.ContainsFunc(p.steps, func(s string) bool { return strings.HasSuffix(s, string(handOver)) })
+}
+
+// expect compares where both claims are.
+func (p *played) expect(want string) {
+	p.t.Helper()
+	for _, claim := range []string{"data", "wal"} {
+		if got := p.on(claim); got != want {
+			p.t.Errorf("claim %s: %s, want %s; the steps were\n%s", claim, got, want, strings.Join(p.steps, "\n"))
+		}
+	}
+}
+
+// TestWholeMove has the steps of one move in their order.
+func TestWholeMove(t *testing.T) {
+	p := play(t, corev1.PersistentVolumeReclaimDelete)
+	p.rest()
+	p.expect("node-2")
+	var data []string
+	for _, s := range p.steps {
+		if node, did, ok := strings.Cut(s, " data: "); ok {
+			data = append(data, node[5:]+" "+did)
+		}
+	}
+	want := []action{note, annotate, deleteVolume, dropFinalizers, createParked, hold, publishOffer}
+	for i, do := range want {
+		if i >= len(data) || data[i] != "1 "+string(do) {
+			t.Fatalf("step %d is not %q of node-1 in\n%s", i, do, strings.Join(data, "\n"))
+		}
+	}
+	rest := strings.Join(data[len(want):], ", ")
+	for _, order := range [][]string{
+		{"2 receive the volume", "1 hand the volume over", "1 announce", "2 note that", "2 finish the copy", "1 select the target", "1 delete the PersistentVolume", "2 create the target's", "2 restore the reclaim", "2 remove the record"},
+		{"2 finish the copy", "2 answer the offer", "1 select the target"},
+	} {
+		from := rest
+		for _, s := range order {
+			_, after, found := strings.Cut(from, s)
+			if !found {
+				t.Fatalf("%q is not in its place in %s", s, rest)
+			}
+			from = after
+		}
+	}
+	if got := p.states("data"); got != "node-1 moved, node-2 ready" {
+		t.Errorf("the volumes are %s", got)
+	}
+}
+
+// eachState disturbs a move before each of its steps.
+func eachState(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy, disturb func(*played), expect func(p *played, switched bool)) {
+	t.Helper()
+	whole := play(t, policy)
+	whole.rest()
+	for n := range len(whole.steps) + 1 {
+		p := play(t, policy)
+		for range n {
+			p.step()
+		}
+		switched := p.handedOver()
+		disturb(p)
+		p.rest()
+		expect(p, switched)
+		if t.Failed() {
+			t.Fatalf("disturbed after %d steps: %q", n, whole.steps[max(0, n-3):min(n+1, len(whole.steps))])
+		}
+	}
+}
+
+// TestOutcomes: what becomes of a move if something happens in any of its states.
+func TestOutcomes(t *testing.T) {
+	const policy = corev1.PersistentVolumeReclaimDelete
+	t.Run("cancelled", func(t *testing.T) {
+		eachState(t, policy, func(p *played) { p.annotateClaim("wal", api.AnnotationMoveTo, "") }, func(p *played, switched bool) {
+			p.expect(map[bool]string{false: "node-1", true: "node-2"}[switched])
+			if !switched && p.states("data") != "node-1 ready" {
+				p.t.Errorf("left %s", p.states("data"))
+			}
+		})
+	})
+	t.Run("other target", func(t *testing.T) {
+		eachState(t, policy, func(p *played) {
+			p.annotateClaim("data", api.AnnotationMoveTo, "node-9")
+			p.annotateClaim("wal", api.AnnotationMoveTo, "node-9")
+		}, func(p *played, switched bool) { p.expect(map[bool]string{false: "node-1", true: "node-2"}[switched]) })
+	})
+	t.Run("claims deleted", func(t *testing.T) { testDeletedClaims(t, policy) })
+	t.Run("retained claims deleted", func(t *testing.T) { testDeletedClaims(t, corev1.PersistentVolumeReclaimRetain) })
+	t.Run("pod forced", func(t *testing.T) {
+		eachState(t, policy, func(p *played) { p.startPod("db-0"); p.stopPod("db-0", true); p.unstage() }, func(p *played, _ bool) { p.expect("node-2") })
+	})
+	t.Run("expansion requested", func(t *testing.T) {
+		eachState(t, policy, func(p *played) {
+			p.claims["data"].Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+			p.touch(p.claims["data"])
+		}, func(p *played, _ bool) {
+			if pv := p.pvs["pvc-uid-data"]; !isMarked(pv) { // else the volume was extended on node-2
+				pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+				p.claims["data"].Status.Capacity = pv.Spec.Capacity
+				p.touch(pv)
+				p.touch(p.claims["data"])
+			}
+			p.rest() // the move begins when the expansion is complete
+			p.expect("node-2")
+		})
+	})
+	t.Run("target full", func(t *testing.T) {
+		eachState(t, policy, func(p *played) { p.nodes["node-2"].full = true }, func(p *played, _ bool) { p.expectHeldBack("no room on node-2") })
+	})
+	t.Run("target lost", func(t *testing.T) {
+		eachState(t, policy, func(p *played) { p.dead["node-2"] = true }, func(p *played, _ bool) { p.expectHeldBack("") })
+	})
+	t.Run("source lost", func(t *testing.T) { testLostSource(t, policy) })
+}
+
+// expectHeldBack expects that a move is complete, or waits and can be cancelled, or is handed over and waits for the target.
+func (p *played) expectHeldBack(problem string) {
+	p.t.Helper()
+	if p.on("data") == "node-2" && p.on("wal") == "node-2" {
+		return
+	}
+	if p.handedOver() {
+		for _, claim := range []string{"data", "wal"} {
+			if got := p.states(claim); got != "node-1 moved, node-2 received" && got != "node-1 moved, node-2 ready" {
+				p.t.Errorf("after the switch: %s", got)
+			}
+		}
+		p.dead = map[string]bool{}
+		p.rest()
+		p.expect("node-2")
+		return
+	}
+	if pv := p.pvs["pvc-uid-data"]; problem != "" && pv != nil && isParked(pv) && !strings.Contains(p.status("data").Message+p.status("wal").Message, problem) {
+		p.t.Errorf("the statuses are %+v and %+v, want %q", p.status("data"), p.status("wal"), problem)
+	}
+	p.annotateClaim("data", api.AnnotationMoveTo, "")
+	p.rest()
+	p.expect("node-1")
+}
+
+func (p *played) status(claim string) Status {
+	s, _ := ParseStatus(p.claims[claim])
+	return s
+}
+
+func testDeletedClaims(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy) {
+	eachState(t, policy, func(p *played) { p.deleteClaim("data"); p.deleteClaim("wal"); p.reconcile() }, func(p *played, switched bool) {
+		node := map[bool]string{false: "node-1", true: "node-2"}[switched]
+		for _, claim := range []string{"data", "wal"} {
+			pv, states := p.pvs["pvc-uid-"+claim], p.states(claim)
+			former := strings.Contains(states, "node-1 moved")
+			if policy == corev1.PersistentVolumeReclaimDelete {
+				if pv != nil || strings.Contains(states, "ready") || former != switched {
+					p.t.Errorf("the deleted claim %s left %s and %v", claim, states, pv)
+				}
+				continue
+			}
+			if pv == nil || p.on(claim) != node || pv.Status.Phase != corev1.VolumeReleased || !strings.Contains(states, node+" ready") {
+				p.t.Errorf("the retained volume of %s is on %s, want %s (%s)", claim, p.on(claim), node, states)
+			}
+		}
+	})
+}
+
+// testLostSource: without the source nothing is lost and nothing is decided; once the target knows of the switch, an admin who deletes the PersistentVolume
+// lets it go on.
+func testLostSource(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy) {
+	eachState(t, policy, func(p *played) { p.dead["node-1"] = true }, func(p *played, _ bool) {
+		for _, claim := range []string{"data", "wal"} {
+			v := p.nodes["node-2"].vols["pvc-uid-"+claim]
+			if v == nil {
+				continue
+			}
+			if v.State == lvm.StateReady && p.pvs[v.Name] != nil && p.pvs[v.Name].Spec.CSI.VolumeHandle != v.ID.String() {
+				delete(p.pvs, v.Name) // the admin
+				p.annotateClaim(claim, api.AnnotationSelectedNode, "node-2")
+				p.reconcile()
+				p.rest()
+				if p.on(claim) != "node-2" {
+					p.t.Errorf("the target does not go on: %s", p.on(claim))
+				}
+			}
+		}
+		p.dead = map[string]bool{}
+		p.rest()
+		p.expect("node-2")
+	})
+}
+
+// TestFormerCopy: the source's volume goes when the user says so, or a pod has run on the target for the grace period.
+func TestFormerCopy(t *testing.T) {
+	p := play(t, corev1.PersistentVolumeReclaimDelete)
+	p.annotateClaim("data", api.AnnotationMoveFinish, "node-1") // of an earlier move: it does not count
+	p.rest()
+	if p.states("data") != "node-1 moved, node-2 ready" {
+		t.Fatal(p.states("data"))
+	}
+	p.annotateClaim("wal", api.AnnotationMoveFinish, "node-1")
+	p.rest()
+	if p.states("wal") != "node-2 ready" || p.states("data") != "node-1 moved, node-2 ready" {
+		t.Errorf("after --finish: %s and %s", p.states("wal"), p.states("data"))
+	}
+	p.startPod("db-0")
+	p.write("db-0")
+	p.now = p.now.Add(59 * time.Minute)
+	p.step()
+	if p.states("data") != "node-1 moved, node-2 ready" {
+		t.Error("the former copy is removed before the grace period")
+	}
+	p.now = p.now.Add(2 * time.Minute)
+	p.step()
+	if p.states("data") != "node-2 ready" {
+		t.Errorf("after the grace period: %s", p.states("data"))
+	}
+}
+
+// TestThereAndBack: a volume returns to the node that it came from, once that has deleted its former copy.
+func TestThereAndBack(t *testing.T) {
+	p := play(t, corev1.PersistentVolumeReclaimDelete)
+	p.rest()
+	for _, claim := range []string{"data", "wal"} {
+		p.annotateClaim(claim, api.AnnotationMoveTo, "node-1")
+	}
+	p.rest()
+	if !strings.Contains(p.status("data").Message, "still has the copy") {
+		t.Errorf("the former copies are in the way, and the status is %+v", p.status("data"))
+	}
+	for _, claim := range []string{"data", "wal"} {
+		p.annotateClaim(claim, api.AnnotationMoveFinish, "node-1")
+	}
+	p.rest()
+	p.expect("node-1")
+	if p.states("data") != "node-1 ready, node-2 moved" {
+		t.Error(p.states("data"))
+	}
+}
+
+// TestRefusals: what keeps a move from beginning. Nothing is changed, and the status says why.
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		change     func(*played)
+	}{
+		{"expansion pending", "an expansion is pending", func(p *played) {
+			p.claims["data"].Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizePending}
+		}},
+		{"class change pending", "a change of the claim's attributes class is pending", func(p *played) {
+			p.claims["data"].Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{}
+		}},
+		{"no such node", "the driver does not run on node \"node-9\"", func(p *played) {
+			p.annotateClaim("data", api.AnnotationMoveTo, "node-9")
+			p.annotateClaim("wal", api.AnnotationMoveTo, "node-9")
+		}},
+		{"no node", "cannot be a node", func(p *played) { p.annotateClaim("data", api.AnnotationMoveTo, "node 2") }},
+		{"sibling not annotated", "the claims of a pod move together", func(p *played) { p.annotateClaim("wal", api.AnnotationMoveTo, "") }},
+		{"sibling for another node", "the claims of a pod move together", func(p *played) { p.annotateClaim("wal", api.AnnotationMoveTo, "node-1") }},
+		{"label", "has the label \"a\"", func(p *played) { p.pvs["pvc-uid-data"].Labels = map[string]string{"a": "b"} }},
+		{"annotation", "has the annotation \"a\"", func(p *played) { p.pvs["pvc-uid-data"].Annotations["a"] = "b" }},
+		{"finalizer", "has the finalizer \"a/b\"", func(p *played) { p.pvs["pvc-uid-data"].Finalizers = []string{"a/b"} }},
+		{"owner", "has an owner", func(p *played) { p.pvs["pvc-uid-data"].OwnerReferences = []metav1.OwnerReference{{Name: "a"}} }},
+		{"field", "fields that csi-provisioner does not set", func(p *played) {
+			p.pvs["pvc-uid-data"].Spec.CSI.ControllerExpandSecretRef = &corev1.SecretReference{Name: "a"}
+		}},
+		{"long field", "has too long fields", func(p *played) { p.pvs["pvc-uid-data"].Spec.MountOptions = []string{strings.Repeat("a", MaxRecord)} }},
+		{"deleted", "is being deleted", func(p *played) { now := metav1.Now(); p.pvs["pvc-uid-data"].DeletionTimestamp = &now }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := play(t, corev1.PersistentVolumeReclaimDelete)
+			c.change(p)
+			a := p.agents["node-1"]
+			s, err := a.one(t.Context(), unit{namespace: "ns", claim: "data"})
+			if err != nil || s.do != wait || !s.warn || !strings.Contains(s.why, c.want) {
+				t.Errorf("step %+v, %v; want one that says %q", s, err, c.want)
+			}
+			if strings.HasPrefix(c.name, "sibling") || c.name == "no such node" {
+				if got := p.status("data"); got.Phase != PhaseWaiting || !strings.Contains(got.Message, c.want) {
+					t.Errorf("the status is %+v", got)
+				}
+			}
+		})
+	}
+}
+
+// TestForgedRecord: a target receives nothing of a PersistentVolume whose record does not agree with it, or whose claim does not ask for this node.
+func TestForgedRecord(t *testing.T) {
+	for name, forge := range map[string]func(*played, *corev1.PersistentVolume, *Record){
+		"another claim":  func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.Claim = "wal" },
+		"another UID":    func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.UID = "uid-wal" },
+		"another handle": func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.Handle = group + "2/pvc-uid-data" },
+		"a Secret": func(_ *played, _ *corev1.PersistentVolume, r *Record) {
+			r.StageSecret = &corev1.SecretReference{Name: "root"}
+		},
+		"mount options":       func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.MountOptions = []string{"dev"} },
+		"another class":       func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.Class = "other" },
+		"handed over already": func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.Confirmed = "hold 1" },
+		"from the target":     func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.From = "node-2" },
+		"to a third node":     func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.To = "node-3" },
+		"another driver":      func(_ *played, pv *corev1.PersistentVolume, _ *Record) { pv.Spec.CSI.Driver = "other.io" },
+		"not parked": func(_ *played, pv *corev1.PersistentVolume, _ *Record) {
+			pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions = pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[:1]
+		},
+		"not bound": func(_ *played, pv *corev1.PersistentVolume, _ *Record) { pv.Status.Phase = corev1.VolumeAvailable },
+		"not asked for": func(p *played, _ *corev1.PersistentVolume, _ *Record) {
+			p.annotateClaim("data", api.AnnotationMoveTo, "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play(t, corev1.PersistentVolumeReclaimDelete)
+			p.dead["node-2"] = true
+			p.rest()
+			pv := p.pvs["pvc-uid-data"]
+			if _, ok := offered(pv); !ok {
+				t.Fatalf("no offer: %v", pv.Annotations)
+			}
+			r := parseRecord(pv.Annotations[api.AnnotationMoveRecord])
+			forge(p, pv, r)
+			pv.Annotations[api.AnnotationMoveRecord] = r.text()
+			for range 5 {
+				if s, err := p.agents["node-2"].one(t.Context(), unit{namespace: "ns", claim: "data"}); s.do != wait || err != nil {
+					t.Fatalf("step %+v, %v", s, err)
+				}
+			}
+		})
+	}
+}
+
+// TestMayPull: who may copy a volume.
+func TestMayPull(t *testing.T) {
+	const account = "system:serviceaccount:nodelvm-system:nodelvm"
+	for name, c := range map[string]struct {
+		change        func(*played)
+		account, node string
+		key           string
+		may           bool
+	}{
+		"the target":                    {may: true},
+		"another node":                  {node: "node-3"},
+		"the source":                    {node: "node-1"},
+		"a token of no node":            {node: "-"},
+		"another account":               {account: "system:serviceaccount:ns:default"},
+		"another process":               {key: "another key"},
+		"no key":                        {key: "-"},
+		"a cancelled move":              {change: func(p *played) { p.annotateClaim("data", api.AnnotationMoveTo, "") }},
+		"a move to another node":        {change: func(p *played) { p.annotateClaim("data", api.AnnotationMoveTo, "node-3") }},
+		"a deleted claim":               {change: func(p *played) { delete(p.claims, "data") }},
+		"a volume that is not held":     {change: func(p *played) { p.nodes["node-1"].vols["pvc-uid-data"].State = lvm.StateReady }},
+		"a volume without a record":     {change: func(p *played) { p.nodes["node-1"].vols["pvc-uid-data"].Record = "" }},
+		"a PersistentVolume not parked": {change: func(p *played) { delete(p.pvs, "pvc-uid-data") }},
+		"an earlier volume of its name": {change: func(p *played) { p.nodes["node-1"].vols["pvc-uid-data"].UUID = "another" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play(t, corev1.PersistentVolumeReclaimDelete)
+			for !slices.ContainsFunc(p.steps, func(s string) bool { return strings.Contains(s, string(receive)) }) {
+				p.step()
+			}
+			a := p.agents["node-1"]
+			user, node, key := cmp.Or(c.account, account), cmp.Or(c.node, "node-2"), cmp.Or(c.key, "key of node-2")
+			a.review = func(context.Context, string) (string, string, error) { return user, strings.TrimPrefix(node, "-"), nil }
+			l := p.nodes["node-1"].vols["pvc-uid-data"]
+			id, uuid := l.ID, l.UUID
+			if c.change != nil {
+				c.change(p)
+			}
+			if err := a.MayPull(t.Context(), account, "token", strings.TrimPrefix(key, "-"), id, uuid); (err == nil) != c.may {
+				t.Errorf("MayPull: %v", err)
+			}
+		})
+	}
+}

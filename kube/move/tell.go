@@ -1,0 +1,78 @@
+package move
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+)
+
+// statusEvery is the shortest interval between two statuses that differ in their text alone.
+const statusEvery = 5 * time.Second
+
+// tell shows the claim's user what the move does or waits for: as a status, which only the claim's selected node writes, and as an event when the
+// phase or a problem changes.
+func (a *Agent) tell(ctx context.Context, v *view, s step, failed error) {
+	if failed != nil && s.phase != "" {
+		s.why, s.warn = failed.Error(), true
+	}
+	if v.claim == nil || s.phase == "" || s.do == poke || s.do == selectNode || v.local == nil {
+		return
+	}
+	key := kubeclient.KeyOf(v.claim)
+	a.mu.Lock()
+	before := a.reported[key]
+	news := before.phase != s.phase || s.warn && before.text != s.why
+	due := news || before.text != s.why && a.now().Sub(before.when) >= statusEvery
+	if due {
+		if len(a.reported) > maxReported {
+			clear(a.reported)
+		}
+		a.reported[key] = reported{s.phase, s.why, a.now()}
+	}
+	a.mu.Unlock()
+	if news {
+		a.event(ctx, v, s)
+	}
+	if !due || s.do != wait && s.do != forget || v.claim.Annotations[api.AnnotationSelectedNode] != a.node {
+		return
+	}
+	if err := a.patchClaim(ctx, v, s, nil); kubeclient.UnlessConflict(err) != nil {
+		a.log.WarnContext(ctx, "cannot write the status of a move", "claim", key, "error", err)
+	}
+}
+
+// Reasons of events on claims.
+const (
+	reasonMoving    = "VolumeMoving"        // a move begins its next phase
+	reasonWaiting   = "VolumeMoveWaiting"   // a move waits for somebody
+	reasonMoved     = "VolumeMoved"         // the volume is on the other node
+	reasonCancelled = "VolumeMoveCancelled" // before the switch
+)
+
+// maxReported bounds the memory for claims whose move ended; a dropped one is reported again.
+const maxReported = 1000
+
+// event writes an event on the claim.
+func (a *Agent) event(ctx context.Context, v *view, s step) {
+	n := kubeclient.Event{About: kubeclient.AboutClaim(v.claim.Namespace, v.claim.Name, v.claim.UID), Kind: corev1.EventTypeNormal, Reason: reasonMoving, Message: s.why}
+	switch {
+	case s.warn:
+		n.Kind, n.Reason = corev1.EventTypeWarning, reasonWaiting
+	case s.phase == PhaseMoved && s.do == forget:
+		n.Reason = reasonMoved
+	case s.phase == PhaseCancelled && s.do == forget:
+		n.Reason = reasonCancelled
+	case s.why == "":
+		return
+	}
+	if a.events == nil {
+		return
+	}
+	if err := a.events.Record(ctx, n); err != nil {
+		a.log.WarnContext(ctx, "cannot write an event", "reason", n.Reason, "about", kubeclient.KeyOf(v.claim), "error", err)
+	}
+}
