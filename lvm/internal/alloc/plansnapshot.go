@@ -39,7 +39,7 @@ func PlanSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (SnapshotP
 	case v.State == lvm.StateDeleting:
 		return SnapshotPlacement{}, lvm.Errorf(lvm.KindNotFound, "cannot create snapshot %q: %s/%s was deleted", spec.Name, g.Name, lv.Name)
 	case v.Class.Layout != lvm.LayoutThin || lv.Type != string(lvm.LayoutThin):
-		return SnapshotPlacement{}, lvm.Errorf(lvm.KindInvalid, "cannot create snapshot %q: %s/%s has the layout %s, and only thin volumes have snapshots: use a StorageClass with the parameter layout: thin for volumes that need them", spec.Name, g.Name, lv.Name, v.Class.Layout)
+		return SnapshotPlacement{}, lvm.Errorf(lvm.KindInvalid, "cannot create snapshot %q: %s/%s has the layout %s, and only thin volumes have snapshots: use a StorageClass with the parameter layout: thin for volumes that need them (docs/howto/snapshots.md)", spec.Name, g.Name, lv.Name, v.Class.Layout)
 	}
 	return planNewSnapshot(s, g, lv, v, spec)
 }
