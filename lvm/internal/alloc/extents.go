@@ -26,9 +26,14 @@ func ApplyAllocation(s lvm.State, c *Allocation) {
 		g.MDAFree -= MetadataNeed(*g, c.Volume.Class)
 		UseRanges(g, c.Ranges)
 		lv := lvm.LV{Name: c.Volume.ID.LV, Extents: c.Extents, Type: string(c.Volume.Class.Layout)}
+		if c.Volume.Class.Layout == lvm.LayoutThin {
+			lv.Pool = c.Volume.Class.Pool
+		}
 		if c.Pool != nil {
-			lv.Pool = c.Pool.Name
 			allocatePool(g, c.Pool)
+		}
+		if c.Source != nil {
+			lv.Origin = c.Source.Name
 		}
 		v := c.Volume
 		v.State = lvm.StateReady

@@ -137,3 +137,32 @@ func TestAccessAfterReplay(t *testing.T) {
 		}
 	}
 }
+
+// TestPlansInOnePool: a planned volume counts for the next one, whether or not the pool grows for it.
+func TestPlansInOnePool(t *testing.T) {
+	id := lvm.ID{VG: "uuid-vg", LV: lvm.SnapshotName("s")}
+	sn := lvm.LV{Name: id.LV, UUID: "uuid-s", Extents: 256,
+		Tags: lvm.SnapshotTags(lvm.Snapshot{ID: id, Name: "s", Cluster: fixture.TestCluster, Source: lvm.ID{VG: "uuid-vg", LV: "data"}, State: lvm.StateReady})}
+	s := lvm.State{Groups: []lvm.Group{poolGroup(sn)}} // 1 GiB of 4 is provisioned
+	spec := func(name string, size lvm.Bytes, access lvm.Access) lvm.Spec {
+		spec := lvm.Spec{Name: name, Class: lvm.Class{Group: "vg", Layout: lvm.LayoutThin, Pool: lvm.DefaultPool}, Required: size, Access: access}
+		if access.ReadOnly() {
+			spec.Source = id
+		}
+		return spec
+	}
+	const full = 3*lvm.GiB - 2*64*lvm.MiB
+	for what, test := range map[string]struct {
+		specs []lvm.Spec
+		fits  int
+	}{
+		"two that fit":       {[]lvm.Spec{spec("a", lvm.GiB, ""), spec("b", 2*lvm.GiB, "")}, 2},
+		"two that do not":    {[]lvm.Spec{spec("a", 2*lvm.GiB, ""), spec("b", 2*lvm.GiB, "")}, 1},
+		"beside two readers": {[]lvm.Spec{spec("a", 0, lvm.AccessReplay), spec("b", 0, lvm.AccessReplay), spec("c", full, "")}, 3},
+		"one byte too many":  {[]lvm.Spec{spec("a", 0, lvm.AccessReplay), spec("b", 0, lvm.AccessReplay), spec("c", full+1, "")}, 2},
+	} {
+		if planned, err := alloc.Plan(s, fixture.TestCluster, test.specs); len(planned) != test.fits || (err == nil) != (test.fits == len(test.specs)) {
+			t.Errorf("%s: planned %d, %v", what, len(planned), err)
+		}
+	}
+}
