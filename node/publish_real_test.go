@@ -26,6 +26,7 @@ import (
 func (b *bench) host() (mounts func(path string) []dm.Mount) {
 	b.t.Helper()
 	b.run("mount", "--bind", b.dir, b.dir)
+	b.run("mount", "--make-private", b.dir) // else it is a peer of the root directory's mount, and each mount below it appears twice
 	b.run("mount", "--make-shared", b.dir)
 	cmd := exec.CommandContext(b.t.Context(), "unshare", "--mount", "--propagation", "unchanged", "sh", "-c", "echo ready; exec sleep infinity")
 	out, err := cmd.StdoutPipe()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,15 +47,26 @@ func NewFixture(t testing.TB) hosttest.Fixture {
 	if len(loops) == 0 {
 		makeDisks(t)
 	} else if g, there := FindGroup(ReadDisks(t), Group); there && len(g.LVs) == 0 && g.Problem == "" && IsWhole(g) {
+		forgetNames(t)
 		return b
 	} else if there {
 		Admin(t, "vgremove", "-ff", "-y", Group)
 	}
-	// The node has no udev, which would remove the names that an admin's lvm created for volumes since removed by a killed driver. LVM
-	// refuses a group while they exist.
-	hosttest.Must(t, os.RemoveAll(filepath.Join("/dev", Group)))
+	forgetNames(t)
 	Admin(t, append([]string{"vgcreate", "-y", "-s", "4m", "--addtag", "fast", Group}, loops...)...)
 	return b
+}
+
+// forgetNames removes the group's names in /dev, of which no device is left: those that an admin's lvm created for volumes that a killed
+// driver, or a driver under another name of the group, has removed since. The node has no udev, which would remove them. LVM refuses a
+// group while they exist, and a name leads to another test's volume when that gets the device's number.
+func forgetNames(t testing.TB) {
+	t.Helper()
+	names, err := filepath.Glob("/dev/mapper/" + strings.ReplaceAll(Group, "-", "--") + "-*")
+	hosttest.Must(t, err)
+	for _, name := range append(names, filepath.Join("/dev", Group)) {
+		hosttest.Must(t, os.RemoveAll(name))
+	}
 }
 
 // IsWhole reports whether no disk of the group is missing or has the MISSING flag.

@@ -89,7 +89,7 @@ func repeat(file string, f *failure) string {
 		}
 		run = strings.Join(steps, "/")
 	}
-	return strings.NewReplacer("RUN", "'"+run+"'", "PACKAGE", f.pkg).Replace(command)
+	return strings.NewReplacer("NODELVM_TEST_RUN", "NODELVM_TEST_RUN", "RUN", "'"+run+"'", "PACKAGE", f.pkg).Replace(command)
 }
 
 func lastLines(text string, n int) []string {

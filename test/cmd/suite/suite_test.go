@@ -74,7 +74,7 @@ func TestFailureIsExplained(t *testing.T) {
 		}
 	}
 	write("a-test.json", events)
-	write("a-test.repeat", "(cd here && go test -run RUN PACKAGE)\n")
+	write("a-test.repeat", "(cd here && NODELVM_TEST_RUN=RUN go test -run RUN PACKAGE)\n")
 	s.run(t.Context(), 1)
 	write("a.usage", "12.5")
 	write("a.tools", "compile 1500000\nlink 500000\n")
@@ -85,7 +85,7 @@ func TestFailureIsExplained(t *testing.T) {
 	end := strings.Join(lines[max(0, len(lines)-40):], "\n")
 	for _, want := range []string{
 		`(?m)^a FAILED: exit status 3$`, `(?m)^\| line 100$`, `(?m)^The whole log: .*/a\.log$`, `(?m)^First failure: TestX/a_b of q$`,
-		`(?m)^  +x_test\.go:7: before\n  +got 1, want 2$`, `(?m)^To repeat it: \(cd here && go test -run '\^TestX\$/\^a_b\$' q\)$`,
+		`(?m)^  +x_test\.go:7: before\n  +got 1, want 2$`, `(?m)^To repeat it: \(cd here && NODELVM_TEST_RUN='\^TestX\$/\^a_b\$' go test -run '\^TestX\$/\^a_b\$' q\)$`,
 		`(?m)^CPU 12\.5 s, of which compiling 2\.0 s$`, `(?m)^1 passed, 2 failed, 0 skipped in 0:00$`,
 	} {
 		if !regexp.MustCompile(want).MatchString(end) {
