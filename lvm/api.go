@@ -144,6 +144,10 @@ type Volume struct {
 
 	Wiped      Bytes // of a deleted volume: how much from its beginning is known to be zero and flushed
 	FormatMark Bytes // the first place of its format mark on its logical volume (FormatMark); 0: it never had one
+
+	Move   string // identifies the last move that it was or is a side of; "": none. Another volume may have its data, and its LUKS header
+	Copied Bytes  // of a receiving volume: how much from its beginning is written, read back and flushed
+	Record string // what package kube/move notes of its move
 }
 
 // SnapshotSpec is a request for one snapshot of a thin volume. It is comparable.

@@ -80,7 +80,11 @@ func volumeOf(g Group, lv LV, values map[string]string) (v Volume, err error) {
 		Source:  sourceOf(g, values),
 		Block:   values[keyMode] == modeBlock,
 		Access:  Access(values[keyAccess]),
-		Wiped:   wipedOf(values),
+		Wiped:   bytesOf(values, keyWiped),
+
+		Move:   values[keyMove],
+		Copied: bytesOf(values, keyCopied),
+		Record: recordOf(values),
 	}
 	if v.Class, err = classOf(lv, values); err != nil {
 		return v, err
@@ -130,8 +134,10 @@ func checkTags(values map[string]string) error {
 		return fmt.Errorf("its kind is %q", kind)
 	case state == "":
 		return fmt.Errorf("has no %s tag", TagPrefix+keyState)
-	case state != StateCreating && state != StateZeroing && state != StateReady && state != StateDeleting:
+	case state != StateCreating && state != StateZeroing && state != StateReady && state != StateDeleting && (kind == kindSnapshot || !state.IsMove()):
 		return fmt.Errorf("its state is %q", state)
+	case state.IsMove() && !movePattern.MatchString(values[keyMove]):
+		return fmt.Errorf("its state is %q, and its %s tag says %q", state, TagPrefix+keyMove, values[keyMove])
 	case !owned:
 		return fmt.Errorf("has no %s tag", TagPrefix+KeyCluster)
 	case values[keyLV] != "" && !NamePattern.MatchString(values[keyLV]):
@@ -165,9 +171,9 @@ func formatMarkOf(values map[string]string) (Bytes, error) {
 	return Bytes(at), nil
 }
 
-// wipedOf ignores an invalid tag: the driver zeroes the volume from its beginning.
-func wipedOf(values map[string]string) Bytes {
-	n, err := strconv.ParseInt(values[keyWiped], 10, 64)
+// bytesOf ignores an invalid tag: the driver zeroes or copies the volume from its beginning.
+func bytesOf(values map[string]string, key string) Bytes {
+	n, err := strconv.ParseInt(values[key], 10, 64)
 	if err != nil || n < 0 {
 		return 0
 	}

@@ -1,6 +1,12 @@
 package lvm
 
-import "slices"
+import (
+	"encoding/base64"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // The states of a volume that moves to another node (package move). Exactly one of the two logical volumes is the user's volume at each
 // moment: the source's until it is moved, then the target's.
@@ -16,7 +22,7 @@ var moves = map[VolumeState][]VolumeState{
 	StateReady:     {StateMoving},
 	StateMoving:    {StateReady, StateMoved},
 	StateMoved:     {StateDeleting},
-	StateReceiving: {StateReceived, StateDeleting},
+	StateReceiving: {StateReceived, StateDeleting, StateReceiving}, // to itself: it begins anew, for another move
 	StateReceived:  {StateReady, StateDeleting},
 }
 
@@ -26,4 +32,85 @@ func CanMove(from, to VolumeState) bool { return slices.Contains(moves[from], to
 // IsMove reports whether a volume in this state is one side of a move.
 func (s VolumeState) IsMove() bool {
 	return s == StateMoving || s == StateMoved || s == StateReceiving || s == StateReceived
+}
+
+// Incoming is a request for a logical volume that receives the content of one on another node.
+type Incoming struct {
+	Spec       Spec   // Required is the source's size; without Limit and Source
+	Move       string // Volume.Move
+	FormatMark Bytes  // Volume.FormatMark of the source: the mark is on the same place
+}
+
+// movePattern matches Volume.Move.
+var movePattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// CheckMove returns an error (KindInvalid) for what cannot identify a move.
+func CheckMove(move string) error {
+	if !movePattern.MatchString(move) {
+		return Errorf(KindInvalid, "%q does not identify a move: give 32 hexadecimal digits", move)
+	}
+	return nil
+}
+
+// MaxRecord is the maximum of Volume.Record in bytes: 3 tags.
+const MaxRecord = 2048
+
+// recordChunk is how much base64 one tag takes.
+const recordChunk = 960
+
+// MoveTags are the tags of a volume that a move changes; its state tag is one of them.
+func MoveTags(v Volume) []string {
+	tags := []string{StateTag(v.State)}
+	if v.Move != "" {
+		tags = append(tags, EncodeTag(keyMove, v.Move))
+	}
+	if v.Copied != 0 {
+		tags = append(tags, EncodeTag(keyCopied, strconv.FormatInt(int64(v.Copied), 10)))
+	}
+	rest := base64.StdEncoding.EncodeToString([]byte(v.Record))
+	for i := 0; rest != ""; i++ {
+		n := min(recordChunk, len(rest))
+		tags = append(tags, EncodeTag(keyRecord+strconv.Itoa(i), rest[:n]))
+		rest = rest[n:]
+	}
+	return tags
+}
+
+// IsMoveTag reports whether MoveTags can return such a tag.
+func IsMoveTag(tag string) bool {
+	key, _, _ := strings.Cut(strings.TrimPrefix(tag, TagPrefix), "=")
+	return strings.HasPrefix(tag, TagPrefix) && (key == keyState || key == keyMove || key == keyCopied || strings.HasPrefix(key, keyRecord))
+}
+
+// recordOf ignores invalid tags: then there is no record.
+func recordOf(values map[string]string) string {
+	var text strings.Builder
+	for i := 0; text.Len() <= 2*MaxRecord; i++ {
+		part, there := values[keyRecord+strconv.Itoa(i)]
+		if !there {
+			break
+		}
+		text.WriteString(part)
+	}
+	record, err := base64.StdEncoding.DecodeString(text.String())
+	if err != nil || len(record) > MaxRecord {
+		return ""
+	}
+	return string(record)
+}
+
+// CheckNoMove refuses a volume that is a side of a move (KindConflict). done completes the message "cannot be ...".
+func (v Volume) CheckNoMove(done string) error {
+	why := ""
+	switch v.State {
+	case StateMoving:
+		why = "it is held for its move to another node: pods can use it when the move has ended, or is cancelled"
+	case StateMoved:
+		why = "its data moved to another node, and this is the former copy, which nothing uses any more"
+	case StateReceiving, StateReceived:
+		why = "it is a copy of a volume that is moving to this node, and not complete, or not handed over yet"
+	default:
+		return nil
+	}
+	return Errorf(KindConflict, "volume %s/%s cannot be %s: %s", v.Group, v.ID.LV, done, why)
 }

@@ -6,14 +6,15 @@ import "testing"
 func TestCanMove(t *testing.T) {
 	states := []VolumeState{StateCreating, StateZeroing, StateReady, StateDeleting, StateMoving, StateMoved, StateReceiving, StateReceived}
 	allowed := map[[2]VolumeState]string{
-		{StateReady, StateMoving}:       "hold",
-		{StateMoving, StateReady}:       "cancel",
-		{StateMoving, StateMoved}:       "hand over",
-		{StateMoved, StateDeleting}:     "remove",
-		{StateReceiving, StateReceived}: "the copy is complete",
-		{StateReceiving, StateDeleting}: "discard",
-		{StateReceived, StateDeleting}:  "discard",
-		{StateReceived, StateReady}:     "finish",
+		{StateReady, StateMoving}:        "hold",
+		{StateMoving, StateReady}:        "cancel",
+		{StateMoving, StateMoved}:        "hand over",
+		{StateMoved, StateDeleting}:      "remove",
+		{StateReceiving, StateReceived}:  "the copy is complete",
+		{StateReceiving, StateDeleting}:  "discard",
+		{StateReceived, StateDeleting}:   "discard",
+		{StateReceiving, StateReceiving}: "begin anew",
+		{StateReceived, StateReady}:      "finish",
 	}
 	for _, from := range states {
 		for _, to := range states {

@@ -35,6 +35,10 @@ const (
 	keyLimits     = "iolimits"   // LimitsTag; omitted if nothing is limited
 	keyWiped      = "wiped"      // of a deleted volume: how many bytes from its beginning are zero and flushed; omitted if none are known
 
+	keyMove   = "move"   // of a side of a move; stays
+	keyCopied = "copied" // of a receiving volume, in bytes
+	keyRecord = "record" // the first of several: record0, record1, ...; base64
+
 	kindSnapshot = "snapshot"
 	kindPool     = "pool"
 
@@ -44,7 +48,8 @@ const (
 // VolumeTags encodes a volume's tags. It omits a claim that is too long for a tag: the tag is for admins only, and no claim in
 // Kubernetes is that long.
 func VolumeTags(v Volume) []string {
-	tags := []string{EncodeTag(KeyVersion, TagVersion), StateTag(v.State), EncodeTag(KeyCluster, v.Cluster)}
+	tags := append([]string{EncodeTag(KeyVersion, TagVersion)}, MoveTags(v)...)
+	tags = append(tags, EncodeTag(KeyCluster, v.Cluster))
 	add := func(key, value string, wanted bool) {
 		if wanted {
 			tags = append(tags, EncodeTag(key, value))
@@ -88,7 +93,7 @@ func PoolTags(cluster string) []string {
 // PoolTag is the tag of each thin pool that the driver created.
 func PoolTag() string { return EncodeTag(keyKind, kindPool) }
 
-// StateTag returns the state tag. Of the other tags only WipedTag, LimitsTag and AccessTag ever change.
+// StateTag returns the state tag. Of the other tags only WipedTag, LimitsTag, AccessTag and those of a move (MoveTags) ever change.
 func StateTag(s VolumeState) string { return EncodeTag(keyState, string(s)) }
 
 // WipedTag returns the tag that records the progress of a wipe.

@@ -25,8 +25,7 @@ type Offer struct {
 // Source is the part of a node that gives a volume away. Errors are lvm.Error; KindNotFound, KindNotLocal and KindNotManaged mean the volume
 // as in host.Host.
 type Source interface {
-	// Hold tags a ready volume as moving and serves it. A volume that is moving already stays so: the offer is the same but for Address and Key, and
-	// after a restart of the driver only Hold makes it servable again. KindInUse: its device is open, bound at a pod's path, or a
+	// Hold tags a ready volume as moving. A volume that is moving already stays so: the offer is the same but for Address and Key. KindInUse: its device is open, bound at a pod's path, or a
 	// snapshot of LVM depends on it (a thin snapshot does not).
 	Hold(ctx context.Context, id lvm.ID, uuid string) (Offer, error)
 	// Cancel tags a moving volume as ready, and ends pulls of it. Nil for a ready one. KindConflict: it was handed over.
@@ -69,7 +68,7 @@ type Progress struct {
 
 // Request is a pull that a source must authorize.
 type Request struct {
-	Token  string // bearer token of the peer, for TokenReview with this driver's audience for moves; unverified
+	Token  string // bearer token of the peer, unverified
 	Key    string // KeyID of the peer's TLS key; the peer has proved that it holds the key
 	Volume lvm.ID // on this node
 	UUID   string

@@ -40,8 +40,15 @@ func (h *Host) delete(ctx context.Context, id lvm.ID) error {
 	case v.State == lvm.StateDeleting:
 		h.wiper.Wipe(v)
 		return nil
+	case v.State.IsMove():
+		return v.CheckNoMove("deleted")
 	}
-	if err := h.closeUnused(ctx, v); err != nil {
+	return h.deleteLocked(ctx, s, g, lv, v)
+}
+
+// deleteLocked deletes a volume of this cluster. The caller holds the group's lock.
+func (h *Host) deleteLocked(ctx context.Context, s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
+	if err := h.closeUnused(ctx, v, "deleted"); err != nil {
 		return err
 	}
 	if err := h.engine.CheckUnused(ctx, g, lv, v, "deleted"); err != nil {
@@ -52,7 +59,7 @@ func (h *Host) delete(ctx context.Context, id lvm.ID) error {
 		// lvremove leaves it as it was, or removed: a thin volume's blocks follow its name.
 		return h.engine.Remove(ctx, s, v.ID, v.UUID, h.engine.OnDisk(v).State)
 	}
-	v, err = h.engine.ChangeState(ctx, s, h.engine.OnDisk(v), lvm.StateDeleting)
+	v, err := h.engine.ChangeState(ctx, s, h.engine.OnDisk(v), lvm.StateDeleting)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// closeUnused closes an encrypted volume that a failed NodeStageVolume left open. KindInUse: it is in use, or bound at a pod's path.
-func (h *Host) closeUnused(ctx context.Context, v lvm.Volume) error {
+// closeUnused closes an encrypted volume that a failed NodeStageVolume left open. KindInUse: it is in use, or bound at a pod's path. done
+// completes the message "cannot be ...".
+func (h *Host) closeUnused(ctx context.Context, v lvm.Volume, done string) error {
 	if v.Class.Encryption == lvm.EncryptionNone || h.engine.Config.Encryption == nil {
 		return nil
 	}
@@ -21,7 +22,7 @@ func (h *Host) closeUnused(ctx context.Context, v lvm.Volume) error {
 		err = h.engine.Config.Encryption.Unstage(ctx, v.ID.String())
 	}
 	if err != nil {
-		return lvm.Errorf(lvm.KindOf(err), "volume %s/%s cannot be deleted: %w", v.Group, v.ID.LV, err)
+		return lvm.Errorf(lvm.KindOf(err), "volume %s/%s cannot be %s: %w", v.Group, v.ID.LV, done, err)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func (h *Host) ManagedVolumes(ctx context.Context) (lvm.ManagedVolumes, error) {
 	for _, g := range s.Groups {
 		all.Groups[g.UUID] = true
 		add := func(o lvm.ManagedVolume) {
-			if o.State == lvm.StateReady {
+			if o.State == lvm.StateReady || o.State == lvm.StateMoving {
 				o.Foreign = o.Cluster != h.engine.Config.Cluster
 				all.Owned = append(all.Owned, o)
 			}

@@ -206,6 +206,8 @@ func findSource(s lvm.State, cluster string, id lvm.ID) (g lvm.Group, lv lvm.LV,
 		return g, lv, "", lvm.Errorf(lvm.KindBusy, "its source %s/%s is not ready yet; retry", g.Name, lv.Name)
 	case state == lvm.StateDeleting:
 		return g, lv, "", lvm.Errorf(lvm.KindNotFound, "its source %s/%s was deleted", g.Name, lv.Name)
+	case state.IsMove():
+		return g, lv, "", lvm.Errorf(lvm.KindBusy, "its source %s/%s is moving to another node; retry when it has arrived", g.Name, lv.Name)
 	}
 	return g, lv, encryption, nil
 }

@@ -51,6 +51,8 @@ func place(s lvm.State, cluster string, spec lvm.Spec) (Placement, error) {
 	case found == nil:
 		c, err := allocate(s, cluster, groups, spec)
 		return Placement{Create: c}, err
+	case found.State.IsMove():
+		return Placement{}, lvm.Errorf(lvm.KindExists, "volume %q already exists: %w", spec.Name, found.CheckNoMove("used"))
 	case found.State == lvm.StateReady:
 		return Placement{Ready: found}, Compatible(*found, spec, groups)
 	}

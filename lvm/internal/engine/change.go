@@ -19,18 +19,41 @@ func (e *Engine) ChangeState(ctx context.Context, s lvm.State, v lvm.Volume, to 
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	if to == lvm.StateReady {
+	if to == lvm.StateReady && (v.State == lvm.StateCreating || v.State == lvm.StateZeroing) { // never on a volume that pods used
 		if err := e.WriteFormatMark(ctx, g, v); err != nil {
 			return lvm.Volume{}, err
 		}
 	}
-	done, err := e.Commit(ctx, Change{Group: g, Steps: []lvmcmd.Step{{Argv: lvmcmd.StateArgs(t, g, v.UUID, v.State, to)}}})
+	return e.retag(ctx, g, t, v, to, lvmcmd.StateArgs(t, g, v.UUID, v.State, to), func(now lvm.Volume) bool { return now.State == to })
+}
+
+// ChangeMove replaces what a volume's tags say of its move: State, Move, Copied and Record of next. It is ChangeState in everything else.
+func (e *Engine) ChangeMove(ctx context.Context, s lvm.State, lv lvm.LV, v, next lvm.Volume) (lvm.Volume, error) {
+	if v.State != next.State && !lvm.CanMove(v.State, next.State) {
+		return lvm.Volume{}, lvm.Errorf(lvm.KindConflict, "volume %s/%s is %s, and no step of a move makes it %s", v.Group, v.ID.LV, v.State, next.State)
+	}
+	g, err := s.FindGroup(v.ID.VG)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	t, err := lvmcmd.TargetOf(g.Name, v.ID.LV)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	return e.retag(ctx, g, t, v, next.State, lvmcmd.MoveArgs(t, g, v.UUID, v.State, lv.Tags, next), func(now lvm.Volume) bool {
+		return now.State == next.State && now.Move == next.Move && now.Copied == next.Copied && now.Record == next.Record
+	})
+}
+
+// retag runs a command that changes a volume's tags; there reports whether the disks have them.
+func (e *Engine) retag(ctx context.Context, g lvm.Group, t lvmcmd.Target, v lvm.Volume, to lvm.VolumeState, argv []string, there func(lvm.Volume) bool) (lvm.Volume, error) {
+	done, err := e.Commit(ctx, Change{Group: g, Steps: []lvmcmd.Step{{Argv: argv}}})
 	if err != nil {
 		return lvm.Volume{}, err
 	}
 	g, _, now, err := done.State.FindVolume(v.ID)
 	switch {
-	case err == nil && now.UUID == v.UUID && now.State == to:
+	case err == nil && now.UUID == v.UUID && there(now):
 		// Committed, whatever the exit status.
 	case done.Failure != nil:
 		return lvm.Volume{}, lvm.Errorf(lvm.KindOf(done.Failure), "cannot tag volume %s as %s: %w", t, to, done.Failure)

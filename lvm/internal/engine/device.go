@@ -28,6 +28,9 @@ func DeviceAt(v lvm.Volume, path string) lvm.Device {
 
 // NotReady is the error for a volume that the driver still creates, or deletes.
 func NotReady(g lvm.Group, v lvm.Volume) error {
+	if err := v.CheckNoMove("used"); err != nil {
+		return err
+	}
 	return g.AbsentError("volume %s is not ready: %s/%s has the state %q", v.ID, v.Group, v.ID.LV, v.State)
 }
 

@@ -62,7 +62,7 @@ func createArgs(t Target, c *alloc.Allocation) []string {
 // newVolumeTags are the tags of a planned volume. One says where its format mark will be, so that no expansion hides the mark.
 func newVolumeTags(c *alloc.Allocation) []string {
 	v := c.Volume
-	if v.NeedsFormatMark() {
+	if v.NeedsFormatMark() && v.State != lvm.StateReceiving {
 		v.FormatMark = lvm.FormatMarkOffset(c.Group.Bytes(c.Extents))
 	}
 	return lvm.VolumeTags(v)
@@ -148,6 +148,23 @@ func LimitsArgs(t Target, g lvm.Group, lv lvm.LV, limits lvm.Limits) []string {
 	return append(args, "--", t.String())
 }
 
+// MoveArgs replaces the tags of a volume that say how far its move is in one commit, if the volume still has the state from. had are its tags now.
+func MoveArgs(t Target, g lvm.Group, uuid string, from lvm.VolumeState, had []string, next lvm.Volume) []string {
+	args := append(OnDevices("lvchange", g), "-S", Selection(g, uuid, from))
+	want := lvm.MoveTags(next)
+	for _, tag := range had {
+		if lvm.IsMoveTag(tag) && !slices.Contains(want, tag) {
+			args = append(args, "--deltag", tag)
+		}
+	}
+	for _, tag := range want {
+		if !slices.Contains(had, tag) {
+			args = append(args, "--addtag", tag)
+		}
+	}
+	return append(args, "--", t.String())
+}
+
 // ReadyArgs marks creating volumes of one group as ready in one commit, if they still are the planned ones. More than
 // readyBatchMax volumes need several commands.
 func ReadyArgs(g lvm.Group, volumes []lvm.Volume) ([]Step, error) {
@@ -179,9 +196,10 @@ func ActivateArgs(t Target, g lvm.Group) []string {
 }
 
 // ActivateIfArgs is ActivateArgs for a logical volume of which only the name and the UUID are known. LVM activates only one with the driver's
-// tags.
+// tags that pods may use.
 func ActivateIfArgs(t Target, g lvm.Group, uuid string) []string {
-	guard := fmt.Sprintf("lv_uuid=%s && lv_tags={%s}", uuid, lvm.EncodeTag(lvm.KeyVersion, lvm.TagVersion))
+	guard := fmt.Sprintf("lv_uuid=%s && lv_tags={%s} && (lv_tags={%s} || lv_tags={%s})", uuid,
+		lvm.EncodeTag(lvm.KeyVersion, lvm.TagVersion), lvm.StateTag(lvm.StateReady), lvm.StateTag(lvm.StateCreating))
 	return append(OnDevices("lvchange", g), "-ay", "-S", guard, "--", t.String())
 }
 

@@ -10,12 +10,12 @@ import (
 )
 
 // IsErased reports whether the driver destroys the key slots of a deleted volume instead of its data. A snapshot or copy has
-// the same volume key in its own header, so there it would prove nothing; an admin's lvconvert can have left another copy of it.
+// the same volume key in its own header, and so may the other side of a move, so there it would prove nothing; an admin's lvconvert can have left another copy of it.
 func (w *Wiper) IsErased(g lvm.Group, lv lvm.LV, v lvm.Volume) bool {
 	if v.Class.Encryption == lvm.EncryptionNone || w.engine.Config.Encryption == nil {
 		return false
 	}
-	return v.Source == lvm.ID{} && lv.Origin == "" && len(lv.UsedBy) == 0 && strings.HasPrefix(lv.Type, string(v.Class.Layout)) &&
+	return v.Source == lvm.ID{} && v.Move == "" && lv.Origin == "" && len(lv.UsedBy) == 0 && strings.HasPrefix(lv.Type, string(v.Class.Layout)) &&
 		!slices.ContainsFunc(g.LVs, func(other lvm.LV) bool { return other.Origin == lv.Name })
 }
 

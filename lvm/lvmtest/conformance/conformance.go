@@ -40,6 +40,8 @@ func Run(t *testing.T, newFixture func(t *testing.T) hosttest.Fixture) {
 		{"an empty pool", testEmptyPool},
 		{"messages left", testMessagesLeft},
 		{"spoilt", testSpoilt},
+		{"a move's source", testMoveSource},
+		{"a move's target", testMoveTarget},
 		{"renamed", testRenamed},
 		{"a renamed volume", testRenamedVolume},
 	} {

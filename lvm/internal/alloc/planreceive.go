@@ -1,0 +1,77 @@
+package alloc
+
+import (
+	"strings"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Reception is the action for one lvm.Incoming: exactly one field is set.
+type Reception struct {
+	Have     *lvm.Volume // it exists for this move: no action
+	Anew     *lvm.Volume // it holds a part of what another move copied: the copy begins again
+	Leftover *lvm.Volume // a killed lvcreate left it incomplete: remove it, then plan again
+	Create   *Allocation
+}
+
+// PlanReceive decides how a volume of another node gets its logical volume here. KindExists: another volume has its name, or a complete copy of
+// another move, which may be the user's only one; the rest is as for Plan.
+func PlanReceive(s lvm.State, cluster string, in lvm.Incoming) (Reception, error) {
+	spec, err := lvm.CheckSpec(in.Spec)
+	if err != nil {
+		return Reception{}, err
+	}
+	if err := lvm.CheckMove(in.Move); err != nil {
+		return Reception{}, err
+	}
+	groups, err := GroupsOf(s, spec.Class)
+	if err != nil {
+		return Reception{}, err
+	}
+	found, err := find(s, cluster, groups, spec)
+	switch {
+	case err != nil:
+		return Reception{}, err
+	case found != nil:
+		return receiveInto(s, *found, in, Compatible(*found, spec, groups))
+	}
+	c, err := allocate(s, cluster, groups, spec)
+	if err != nil {
+		return Reception{}, err
+	}
+	// The copy writes every byte of the volume, so no extents need zeroes before.
+	c.Volume.State, c.Volume.Move, c.Volume.FormatMark = lvm.StateReceiving, in.Move, in.FormatMark
+	return Reception{Create: c}, nil
+}
+
+func receiveInto(s lvm.State, v lvm.Volume, in lvm.Incoming, incompatible error) (Reception, error) {
+	g, lv, _, err := s.FindVolume(v.ID)
+	complete := err == nil && !lv.Pending && !g.HasPendingCreate(lv) && strings.HasPrefix(lv.Type, string(v.Class.Layout))
+	switch {
+	case err != nil:
+		return Reception{}, err
+	case v.State == lvm.StateReceiving && (!complete || incompatible != nil && v.Move != in.Move):
+		return Reception{Leftover: &v}, nil
+	case incompatible != nil:
+		return Reception{}, incompatible
+	case v.Move == in.Move && (v.State == lvm.StateReceiving || v.State == lvm.StateReceived || v.State == lvm.StateReady):
+		return Reception{Have: &v}, nil
+	case v.State == lvm.StateReceiving:
+		return Reception{Anew: &v}, nil
+	case v.State == lvm.StateReady:
+		return Reception{}, lvm.Errorf(lvm.KindExists, "volume %q cannot move to this node: %s/%s has its name, and pods can use it", in.Spec.Name, v.Group, v.ID.LV)
+	case v.State == lvm.StateReceived:
+		return Reception{}, lvm.Errorf(lvm.KindExists, "volume %q cannot move to this node: %s/%s is a complete copy from another move: discard that first", in.Spec.Name, v.Group, v.ID.LV)
+	}
+	return Reception{}, lvm.Errorf(lvm.KindExists, "volume %q cannot move to this node yet: %w; it must be removed first", in.Spec.Name, v.CheckNoMove("used"))
+}
+
+// ReceptionGroup returns the UUID of the volume group that a reception changes.
+func ReceptionGroup(r Reception) lvm.VGUUID {
+	for _, v := range []*lvm.Volume{r.Have, r.Anew, r.Leftover} {
+		if v != nil {
+			return v.ID.VG
+		}
+	}
+	return r.Create.Group.UUID
+}

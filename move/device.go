@@ -1,0 +1,73 @@
+package move
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// openDevice opens a volume's device past the page cache, so that a copy evicts no pod's data, and exclusively: nothing can mount it meanwhile, and
+// nothing has it mounted. (What opens it without O_EXCL, such as a pod with a raw volume, is excluded by its state.)
+func openDevice(path string, write bool) (*os.File, lvm.Bytes, error) {
+	mode := os.O_RDONLY
+	if write {
+		mode = os.O_RDWR
+	}
+	file, err := os.OpenFile(path, mode|syscall.O_EXCL|syscall.O_DIRECT, 0)
+	if errors.Is(err, syscall.EINVAL) { // a file system without O_DIRECT, in tests
+		file, err = os.OpenFile(path, mode|syscall.O_EXCL, 0)
+	}
+	if errors.Is(err, syscall.EBUSY) {
+		return nil, 0, lvm.Errorf(lvm.KindInUse, "%s is in use: %w", path, err)
+	}
+	if err != nil {
+		return nil, 0, lvm.Errorf(lvm.KindInternal, "cannot open a volume: %w", err)
+	}
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		_ = file.Close()
+		return nil, 0, lvm.Errorf(lvm.KindInternal, "cannot determine the size of %s: %w", path, err)
+	}
+	return file, lvm.Bytes(size), nil
+}
+
+// alignment satisfies O_DIRECT on every disk.
+const alignment = 4096
+
+// newBuffer returns a buffer for one chunk.
+func newBuffer() []byte {
+	b, err := syscall.Mmap(-1, 0, int(chunkSize), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		panic(fmt.Sprintf("cannot allocate a buffer of %s: %v", chunkSize, err)) // as make does
+	}
+	return b
+}
+
+func freeBuffer(b []byte) { _ = syscall.Munmap(b[:chunkSize]) }
+
+// yieldToPods gives the I/O of the calling goroutine the lowest priority, where the disk's scheduler knows priorities (ioprio_set(2): IOPRIO_WHO_PROCESS,
+// IOPRIO_CLASS_IDLE). The goroutine keeps its thread, which ends with it.
+func yieldToPods() {
+	runtime.LockOSThread()
+	_, _, _ = syscall.Syscall(syscall.SYS_IOPRIO_SET, 1, 0, 3<<13)
+}
+
+// readChunk reads a whole chunk.
+func readChunk(file *os.File, b []byte, chunk int64) error {
+	if _, err := file.ReadAt(b, chunk*int64(chunkSize)); err != nil {
+		return fmt.Errorf("cannot read %s at %d: %w", file.Name(), chunk*int64(chunkSize), err)
+	}
+	return nil
+}
+
+func writeChunk(file *os.File, b []byte, chunk int64) error {
+	if _, err := file.WriteAt(b, chunk*int64(chunkSize)); err != nil {
+		return fmt.Errorf("cannot write %s at %d: %w", file.Name(), chunk*int64(chunkSize), err)
+	}
+	return nil
+}

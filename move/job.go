@@ -1,0 +1,159 @@
+package move
+
+import (
+	"context"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// job is one copy to this node, over all its attempts. Node.mu guards its fields.
+type job struct {
+	volume   lvm.Volume
+	transfer *transfer
+	cancel   context.CancelFunc // of the attempt under way, or a function that does nothing
+	done     chan struct{}      // closed when the attempt under way has ended; nil: none began
+	running  bool
+	received bool
+	attempts int
+	problem  error
+	again    time.Time // no attempt begins before
+
+	rate     lvm.Bytes
+	measured time.Time
+	at       lvm.Bytes
+}
+
+// stop ends the attempt under way.
+func (j *job) stop(ctx context.Context) error {
+	j.cancel()
+	if j.done == nil {
+		return nil
+	}
+	select {
+	case <-j.done:
+		return nil
+	case <-ctx.Done():
+		return lvm.Errorf(lvm.KindBusy, "the copy of volume %s has not stopped yet; retry: %w", j.volume.ID, ctx.Err())
+	}
+}
+
+// Receive is Target's.
+func (n *Node) Receive(ctx context.Context, offer Offer, class lvm.Class) (Progress, error) {
+	n.mu.Lock()
+	j := n.copies[offer.Move]
+	n.mu.Unlock()
+	if j == nil {
+		if err := n.stopFormer(ctx, offer); err != nil {
+			return Progress{}, err
+		}
+		created, err := n.newJob(ctx, offer, class)
+		if err != nil {
+			return Progress{}, err
+		}
+		n.mu.Lock()
+		if j = n.copies[offer.Move]; j == nil {
+			j = created
+			n.copies[offer.Move] = j
+		}
+		n.mu.Unlock()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !j.running && !j.received && !n.ended && time.Now().After(j.again) && n.runningCopies() < n.cfg.AtOnce {
+		n.start(j, offer)
+	}
+	return n.progress(j), nil
+}
+
+// stopFormer ends the copies of the same volume for another move.
+func (n *Node) stopFormer(ctx context.Context, offer Offer) error {
+	return n.forget(ctx, func(j *job) bool { return j.volume.Name == offer.Name && j.volume.Move != offer.Move })
+}
+
+// forget ends these copies.
+func (n *Node) forget(ctx context.Context, is func(*job) bool) error {
+	n.mu.Lock()
+	var former []*job
+	for move, j := range n.copies {
+		if is(j) {
+			former = append(former, j)
+			delete(n.copies, move)
+		}
+	}
+	n.mu.Unlock()
+	for _, j := range former {
+		if err := j.stop(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newJob creates the logical volume, or finds it.
+func (n *Node) newJob(ctx context.Context, offer Offer, class lvm.Class) (*job, error) {
+	v, err := n.cfg.Engine.Receive(ctx, lvm.Incoming{
+		Spec: lvm.Spec{Name: offer.Name, Class: class, Required: offer.Size, Block: offer.Block}, Move: offer.Move, FormatMark: offer.FormatMark,
+	})
+	if err != nil {
+		return nil, err
+	}
+	j := &job{volume: v, transfer: newTransfer(n.cfg.Engine, v, offer, &n.limit), cancel: func() {}, received: v.State != lvm.StateReceiving}
+	if j.received {
+		j.transfer.next.Store(j.transfer.total)
+	}
+	return j, nil
+}
+
+func (n *Node) runningCopies() (running int) {
+	for _, j := range n.copies {
+		if j.running {
+			running++
+		}
+	}
+	return running
+}
+
+// start begins an attempt. The caller holds mu.
+func (n *Node) start(j *job, offer Offer) {
+	ctx, cancel := context.WithCancel(context.Background())
+	j.cancel, j.done, j.running = cancel, make(chan struct{}), true
+	j.attempts++
+	j.measured, j.at, j.rate = time.Now(), j.transfer.done(), 0
+	n.work.Go(func() {
+		defer cancel()
+		err := n.attempt(ctx, j, offer)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		defer close(j.done)
+		j.running, j.problem, j.received = false, err, err == nil
+		if err == nil {
+			j.volume.State = lvm.StateReceived
+			return
+		}
+		j.again = time.Now().Add(min(lastPause, firstPause<<min(j.attempts-1, 6)))
+		n.cfg.Log.Warn("cannot copy a volume to this node yet; the driver retries", "volume", j.volume.ID.String(), "done", j.transfer.done().String(), "error", err)
+	})
+}
+
+func (n *Node) attempt(ctx context.Context, j *job, offer Offer) error {
+	c, err := newClient(offer, n.key, n.cfg.Token)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	return j.transfer.run(ctx, c)
+}
+
+// progress describes a copy. The caller holds mu.
+func (n *Node) progress(j *job) Progress {
+	p := Progress{Volume: j.volume, Running: j.running, Done: j.transfer.done(), Total: j.transfer.size, Problem: j.problem, Attempts: j.attempts}
+	if j.running {
+		if since := time.Since(j.measured); since >= 2*time.Second {
+			j.rate = lvm.Bytes(float64(p.Done-j.at) / since.Seconds())
+			j.measured, j.at = time.Now(), p.Done
+		}
+		p.PerSec = j.rate
+	}
+	return p
+}

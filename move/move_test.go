@@ -1,0 +1,584 @@
+package move
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// files is an engine whose volumes are files: one group on each side.
+type files struct {
+	Engine // nil: the tests call nothing else
+	dir    string
+
+	mu      sync.Mutex
+	volumes map[lvm.ID]lvm.Volume
+	full    bool
+	noted   func() error // called by NoteCopied
+}
+
+const (
+	sourceVG = lvm.VGUUID("aaaaaa-aaaa-aaaa-aaaa-aaaa-aaaa-aaaaaa")
+	targetVG = lvm.VGUUID("bbbbbb-bbbb-bbbb-bbbb-bbbb-bbbb-bbbbbb")
+)
+
+func (e *files) file(id lvm.ID) string { return filepath.Join(e.dir, string(id.VG[:1])+"-"+id.LV) }
+
+func (e *files) change(id lvm.ID, step func(v *lvm.Volume) error) (lvm.Volume, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v, there := e.volumes[id]
+	if !there {
+		return v, lvm.Errorf(lvm.KindNotFound, "no volume %s", id)
+	}
+	err := step(&v)
+	if err == nil {
+		e.volumes[id] = v
+	}
+	return v, err
+}
+
+func to(v *lvm.Volume, state lvm.VolumeState) error {
+	if v.State != state && !lvm.CanMove(v.State, state) {
+		return lvm.Errorf(lvm.KindConflict, "%s to %s", v.State, state)
+	}
+	v.State = state
+	return nil
+}
+
+func (e *files) Hold(_ context.Context, id lvm.ID, _, move string) (lvm.Volume, error) {
+	return e.change(id, func(v *lvm.Volume) error {
+		if v.State != lvm.StateMoving {
+			v.Move = move
+		}
+		return to(v, lvm.StateMoving)
+	})
+}
+
+func (e *files) ReleaseHeld(_ context.Context, id lvm.ID, _ string) error {
+	_, err := e.change(id, func(v *lvm.Volume) error { return to(v, lvm.StateReady) })
+	return err
+}
+
+func (e *files) HandOver(_ context.Context, id lvm.ID, _, _ string) error {
+	_, err := e.change(id, func(v *lvm.Volume) error { return to(v, lvm.StateMoved) })
+	return err
+}
+
+func (e *files) MoveDevice(_ context.Context, id lvm.ID, _, move string) (string, error) {
+	_, err := e.change(id, func(v *lvm.Volume) error {
+		if v.Move != move || v.State != lvm.StateMoving && v.State != lvm.StateReceiving {
+			return lvm.Errorf(lvm.KindConflict, "its state is %s", v.State)
+		}
+		return nil
+	})
+	return e.file(id), err
+}
+
+func (e *files) Receive(_ context.Context, in lvm.Incoming) (lvm.Volume, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.full {
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInsufficientCapacity, "full")
+	}
+	id := lvm.ID{VG: targetVG, LV: in.Spec.Name}
+	v, there := e.volumes[id]
+	if !there {
+		v = lvm.Volume{ID: id, UUID: "target", Name: in.Spec.Name, Class: in.Spec.Class, Size: in.Spec.Required + 3*lvm.MiB, State: lvm.StateReceiving, FormatMark: in.FormatMark}
+		if err := os.WriteFile(e.file(id), bytes.Repeat([]byte("old "), int(v.Size/4)), 0o600); err != nil {
+			return v, err
+		}
+	}
+	if v.Move != in.Move {
+		v.Move, v.Copied = in.Move, 0
+	}
+	e.volumes[id] = v
+	return v, nil
+}
+
+func (e *files) NoteCopied(_ context.Context, id lvm.ID, _, _ string, copied lvm.Bytes) error {
+	if e.noted != nil {
+		if err := e.noted(); err != nil {
+			return err
+		}
+	}
+	_, err := e.change(id, func(v *lvm.Volume) error { v.Copied = copied; return nil })
+	return err
+}
+
+func (e *files) Received(_ context.Context, id lvm.ID, _, move string) (lvm.Volume, error) {
+	return e.change(id, func(v *lvm.Volume) error {
+		if v.Move != move {
+			return lvm.Errorf(lvm.KindConflict, "another move")
+		}
+		v.Copied = 0
+		return to(v, lvm.StateReceived)
+	})
+}
+
+func (e *files) Finish(_ context.Context, id lvm.ID, _ string) (lvm.Volume, error) {
+	return e.change(id, func(v *lvm.Volume) error { return to(v, lvm.StateReady) })
+}
+
+func (e *files) Discard(_ context.Context, id lvm.ID, _ string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.volumes, id)
+	return os.Remove(e.file(id))
+}
+
+// allow authorizes the peers whose token and key it knows.
+type allow struct {
+	mu   sync.Mutex
+	keys map[string]string // key by token
+}
+
+func (a *allow) MayPull(_ context.Context, r Request) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.keys[r.Token] == "" || a.keys[r.Token] != r.Key {
+		return lvm.Errorf(lvm.KindInvalid, "not this peer")
+	}
+	return nil
+}
+
+// bed is a source and a target.
+type bed struct {
+	t       testing.TB
+	engine  *files
+	allowed *allow
+	source  *Node
+	target  *Node
+	content []byte
+	id      lvm.ID
+	pipe    func(net.Conn) net.Conn // wraps what the source accepts
+}
+
+var testClass = lvm.Class{Group: "vg", Layout: lvm.LayoutLinear, Wipe: lvm.WipeNone}
+
+// newBed has a volume of this size, a third of it zero.
+func newBed(t testing.TB, size lvm.Bytes, pipe func(net.Conn) net.Conn) *bed {
+	t.Helper()
+	dir := os.Getenv("NODELVM_TEST_MOVE_DIR")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	b := &bed{t: t, engine: &files{dir: dir, volumes: map[lvm.ID]lvm.Volume{}}, allowed: &allow{keys: map[string]string{}}, id: lvm.ID{VG: sourceVG, LV: "pvc"}, pipe: pipe}
+	b.content = make([]byte, size)
+	random := rand.NewChaCha8([32]byte{1})
+	for at := lvm.Bytes(0); at < size; at += chunkSize {
+		if at/chunkSize%3 != 1 {
+			_, _ = random.Read(b.content[at:min(size, at+chunkSize)])
+		}
+	}
+	must(t, os.WriteFile(b.engine.file(b.id), b.content, 0o600))
+	b.engine.volumes[b.id] = lvm.Volume{ID: b.id, UUID: "source", Name: "pvc", Class: testClass, Size: size, State: lvm.StateReady}
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	b.source = b.node(listener.Addr().String())
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- b.source.Serve(ctx, pipeListener{listener, pipe}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	b.newTarget()
+	return b
+}
+
+type pipeListener struct {
+	net.Listener
+	pipe func(net.Conn) net.Conn
+}
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil && l.pipe != nil {
+		c = l.pipe(c)
+	}
+	return c, err
+}
+
+func (b *bed) node(address string) *Node {
+	n, err := New(Config{Engine: b.engine, Authorizer: b.allowed, Address: address, Token: func() (string, error) { return "token", nil }, Log: slog.New(slog.DiscardHandler)})
+	must(b.t, err)
+	return n
+}
+
+// newTarget starts another process on the target.
+func (b *bed) newTarget() {
+	b.t.Helper()
+	b.endTarget()
+	b.target = b.node("")
+	b.allowed.mu.Lock()
+	b.allowed.keys = map[string]string{"token": b.target.Key()}
+	b.allowed.mu.Unlock()
+	b.t.Cleanup(b.endTarget)
+}
+
+func (b *bed) endTarget() {
+	if b.target != nil {
+		if err := b.target.Close(context.WithoutCancel(b.t.Context())); err != nil {
+			b.t.Error(err)
+		}
+	}
+}
+
+func (b *bed) hold() Offer {
+	b.t.Helper()
+	offer, err := b.source.Hold(b.t.Context(), b.id, "source")
+	must(b.t, err)
+	return offer
+}
+
+// receive waits until a copy has this outcome.
+func (b *bed) receive(offer Offer, until func(Progress) bool) Progress {
+	b.t.Helper()
+	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		p, err := b.target.Receive(b.t.Context(), offer, testClass)
+		must(b.t, err)
+		if until(p) {
+			return p
+		}
+		if time.Since(start) > 2*time.Minute {
+			b.t.Fatalf("no such outcome: %+v", p)
+		}
+	}
+}
+
+func isReceived(p Progress) bool { return p.Volume.State == lvm.StateReceived }
+func hasFailed(p Progress) bool  { return p.Problem != nil && !p.Running }
+
+// check compares the target's file with the source's.
+func (b *bed) check(p Progress) {
+	b.t.Helper()
+	got, err := os.ReadFile(b.engine.file(p.Volume.ID))
+	must(b.t, err)
+	if !bytes.Equal(got[:len(b.content)], b.content) {
+		b.t.Fatal("the copy differs from the source")
+	}
+	if !isAllZero(got[len(b.content):]) {
+		b.t.Error("what another volume left is behind the copy")
+	}
+	if p.Done != lvm.Bytes(len(b.content)) || p.Total != p.Done {
+		b.t.Errorf("progress: %+v", p)
+	}
+}
+
+func isAllZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMove copies volumes with ends within a chunk, and finishes.
+func TestMove(t *testing.T) {
+	for _, size := range []lvm.Bytes{lvm.MiB, 4 * lvm.MiB, 66*lvm.MiB + 4096} {
+		b := newBed(t, size, nil)
+		offer := b.hold()
+		b.check(b.receive(offer, isReceived))
+		must(t, b.source.HandOver(t.Context(), b.id, "source", offer.Move))
+		v, err := b.target.Finish(t.Context(), lvm.ID{VG: targetVG, LV: "pvc"}, "target")
+		if err != nil || v.State != lvm.StateReady {
+			t.Errorf("finished as %+v, %v", v, err)
+		}
+	}
+}
+
+// TestFormatMark: a volume that was never mounted can be formatted at the target.
+func TestFormatMark(t *testing.T) {
+	b := newBed(t, 4*lvm.MiB, nil)
+	offer := b.hold()
+	offer.FormatMark = 3 * lvm.MiB
+	copy(b.content[offer.FormatMark:], lvm.FormatMark("source"))
+	must(t, os.WriteFile(b.engine.file(b.id), b.content, 0o600))
+	p := b.receive(offer, isReceived)
+	copy(b.content[offer.FormatMark:], lvm.FormatMark("target"))
+	b.check(p)
+}
+
+// TestResume kills the target at each noted place, and the connection in between: the next process continues, and compares what the former one
+// wrote, even if it is damaged meanwhile.
+func TestResume(t *testing.T) {
+	b := newBed(t, 12*lvm.MiB, nil)
+	offer := b.hold()
+	class := testClass
+	for _, copied := range []lvm.Bytes{0, lvm.MiB, 7 * lvm.MiB, 12 * lvm.MiB} {
+		for _, damage := range []lvm.Bytes{-1, 0, copied / 2} {
+			must(t, b.target.Discard(t.Context(), b.first(offer, class), "target"))
+			id := b.first(offer, class)
+			b.newTarget()
+			file, err := os.OpenFile(b.engine.file(id), os.O_RDWR, 0)
+			must(t, err)
+			_, err = file.WriteAt(b.content[:copied], 0)
+			must(t, err)
+			if damage >= 0 && copied > 0 {
+				_, err = file.WriteAt([]byte("damage"), int64(damage))
+				must(t, err)
+			}
+			must(t, file.Close())
+			_, err = b.engine.change(id, func(v *lvm.Volume) error { v.Copied, v.State = copied, lvm.StateReceiving; return nil })
+			must(t, err)
+			b.check(b.receive(offer, isReceived))
+		}
+	}
+}
+
+// first creates the volume at the target without a copy.
+func (b *bed) first(offer Offer, class lvm.Class) lvm.ID {
+	b.t.Helper()
+	b.newTarget()
+	v, err := b.engine.Receive(b.t.Context(), lvm.Incoming{Spec: lvm.Spec{Name: offer.Name, Class: class, Required: offer.Size}, Move: offer.Move})
+	must(b.t, err)
+	return v.ID
+}
+
+// cutConn ends a connection after so many bytes that it sent.
+type cutConn struct {
+	net.Conn
+	left int
+	rule func(b []byte, left int) // changes what is sent when nothing is left; nil: the end
+}
+
+func (c *cutConn) Write(b []byte) (int, error) {
+	if c.left -= len(b); c.left < 0 {
+		_ = c.Close()
+		return 0, errors.New("cut")
+	}
+	return c.Conn.Write(b)
+}
+
+// TestCutConnections ends each connection after some bytes, at random: the copy goes on where it was, and ends.
+func TestCutConnections(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var mu sync.Mutex
+	cuts := 6
+	b := newBed(t, 80*lvm.MiB, func(c net.Conn) net.Conn {
+		mu.Lock()
+		defer mu.Unlock()
+		if cuts--; cuts < 0 {
+			return c
+		}
+		return &cutConn{Conn: c, left: random.IntN(40 << 20)}
+	})
+	offer := b.hold()
+	var last lvm.Bytes
+	b.check(b.receive(offer, func(p Progress) bool {
+		if p.Done < last {
+			t.Errorf("the progress went from %s back to %s", last, p.Done)
+		}
+		last = p.Done
+		b.target.retryNow()
+		return isReceived(p)
+	}))
+}
+
+// retryNow ends the pause after a failed attempt.
+func (n *Node) retryNow() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, j := range n.copies {
+		j.again = time.Time{}
+	}
+}
+
+// TestRefused: nothing is sent without the token and the key that belong together, nor of a volume that is not held, or held for another move.
+func TestRefused(t *testing.T) {
+	b := newBed(t, 4*lvm.MiB, nil)
+	offer := b.hold()
+	for what, spoil := range map[string]func(o *Offer){
+		"another key of the source": func(o *Offer) { o.Key = b.target.Key() },
+		"no key of the source":      func(o *Offer) { o.Key = "" },
+		"another move":              func(o *Offer) { o.Move = strings.Repeat("0", 32) },
+		"no address":                func(o *Offer) { o.Address = "nowhere" },
+		"a longer volume":           func(o *Offer) { o.Size += 4 * lvm.MiB },
+	} {
+		wrong := offer
+		spoil(&wrong)
+		if p := b.receive(wrong, hasFailed); p.Done != 0 {
+			t.Errorf("%s: %+v", what, p)
+		}
+		must(t, b.target.Discard(t.Context(), lvm.ID{VG: targetVG, LV: "pvc"}, "target"))
+	}
+	b.allowed.mu.Lock()
+	b.allowed.keys = map[string]string{"token": "sha256:other"}
+	b.allowed.mu.Unlock()
+	if p := b.receive(offer, hasFailed); p.Done != 0 || !strings.Contains(p.Problem.Error(), "403") {
+		t.Errorf("another node's token: %+v", p)
+	}
+	must(t, b.target.Discard(t.Context(), lvm.ID{VG: targetVG, LV: "pvc"}, "target"))
+	b.newTarget()
+	must(t, b.source.Cancel(t.Context(), b.id, "source"))
+	if p := b.receive(offer, hasFailed); p.Done != 0 {
+		t.Errorf("a volume that is not held: %+v", p)
+	}
+}
+
+// TestWithoutTLSKey: a peer without a key is not answered, and one without HTTPS neither.
+func TestWithoutTLSKey(t *testing.T) {
+	b := newBed(t, lvm.MiB, nil)
+	offer := b.hold()
+	config := b.target.key.clientTLS(offer.Key)
+	config.Certificates = nil
+	for _, c := range []*http.Client{{Transport: &http.Transport{TLSClientConfig: config}}, {}} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+offer.Address+path, http.NoBody)
+		must(t, err)
+		r.Header.Set("Authorization", "Bearer token")
+		if answer, err := c.Do(r); err == nil {
+			_ = answer.Body.Close()
+			t.Errorf("answered %s", answer.Status)
+		}
+	}
+}
+
+// TestHostileSource: each answer fails the attempt, and no byte of it counts.
+func TestHostileSource(t *testing.T) {
+	b := newBed(t, 2*lvm.MiB, nil)
+	chunk := bytes.Repeat([]byte{7}, int(chunkSize))
+	hash := sha256.Sum256(chunk)
+	whole := sha256.Sum256(append(hash[:], hash[:]...))
+	data := slices(string(frameData), string(hash[:]), string(chunk))
+	for what, body := range map[string]string{
+		"nothing":            "",
+		"a cut frame":        data[:100],
+		"one chunk":          data,
+		"no end":             data + data,
+		"a wrong whole":      data + data + string(frameEnd) + string(hash[:]),
+		"a wrong checksum":   slices(string(frameData), string(whole[:]), string(chunk)) + data + string(frameEnd) + string(whole[:]),
+		"too many chunks":    data + data + data,
+		"an unknown frame":   "?" + data,
+		"hashes for content": string(frameHash) + string(hash[:]),
+		"endless":            "",
+	} {
+		key, err := newIdentity()
+		must(t, err)
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		must(t, err)
+		server := &http.Server{TLSConfig: key.serverTLS(), ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(sizeHeader, fmt.Sprint(2*int64(lvm.MiB)))
+			_, _ = io.WriteString(w, body)
+			for what == "endless" {
+				if _, err := io.WriteString(w, data); err != nil {
+					return
+				}
+			}
+		}), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+		go func() { _ = server.ServeTLS(listener, "", "") }()
+		offer := b.hold()
+		offer.Address, offer.Key = listener.Addr().String(), key.id
+		p := b.receive(offer, hasFailed)
+		if p.Volume.State != lvm.StateReceiving {
+			t.Errorf("%s: %+v", what, p)
+		}
+		t.Logf("%s: %v", what, p.Problem)
+		must(t, b.target.Discard(t.Context(), p.Volume.ID, "target"))
+		must(t, server.Close())
+	}
+}
+
+func slices(parts ...string) string { return strings.Join(parts, "") }
+
+// TestTargetFails: a full group refuses, and a target whose device fails does not finish.
+func TestTargetFails(t *testing.T) {
+	b := newBed(t, 2*lvm.MiB, nil)
+	offer := b.hold()
+	b.engine.full = true
+	if _, err := b.target.Receive(t.Context(), offer, testClass); lvm.KindOf(err) != lvm.KindInsufficientCapacity {
+		t.Errorf("full: %v", err)
+	}
+	b.engine.full = false
+	id := b.first(offer, testClass)
+	must(t, os.Truncate(b.engine.file(id), int64(lvm.MiB)))
+	if p := b.receive(offer, hasFailed); p.Volume.State != lvm.StateReceiving {
+		t.Errorf("a short device: %+v", p)
+	}
+}
+
+// TestSourceFails: a source whose device cannot be read to its end sends no end.
+func TestSourceFails(t *testing.T) {
+	b := newBed(t, 4*lvm.MiB, nil)
+	offer := b.hold()
+	must(t, os.Truncate(b.engine.file(b.id), int64(3*lvm.MiB)))
+	if p := b.receive(offer, hasFailed); p.Volume.State != lvm.StateReceiving {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestCancelDuringPull: after Cancel nothing is sent, and the copy never counts as complete.
+func TestCancelDuringPull(t *testing.T) {
+	b := newBed(t, 64*lvm.MiB, nil)
+	b.source.server.limit.rate = MinRate
+	offer := b.hold()
+	b.receive(offer, func(p Progress) bool {
+		b.source.server.mu.Lock()
+		defer b.source.server.mu.Unlock()
+		return len(b.source.server.pulls) > 0
+	})
+	must(t, b.source.Cancel(t.Context(), b.id, "source"))
+	if p := b.receive(offer, hasFailed); p.Volume.State != lvm.StateReceiving {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestLimiter: the limit holds for all copies together.
+func TestLimiter(t *testing.T) {
+	l := &limiter{rate: 100 * lvm.MiB}
+	start := time.Now()
+	var work sync.WaitGroup
+	for range 4 {
+		work.Go(func() {
+			for range 5 {
+				must(t, l.wait(t.Context(), int(lvm.MiB)))
+			}
+		})
+	}
+	work.Wait()
+	if took := time.Since(start); took < 150*time.Millisecond {
+		t.Errorf("20 MiB at 100 MiB/s took %s", took)
+	}
+}
+
+// FuzzFrames: no body makes the decoder return more than it was asked for, or end without the right checksum.
+func FuzzFrames(f *testing.F) {
+	f.Add([]byte("ZE"), false)
+	f.Add([]byte("H"), true)
+	f.Fuzz(func(t *testing.T, body []byte, hashes bool) {
+		frames := newFrames(bytes.NewReader(body), hashes)
+		buffer := make([]byte, 64)
+		digest := sha256.New()
+		for range 4 {
+			got, err := frames.next(buffer, 16)
+			if err != nil {
+				return
+			}
+			if len(got.data) != 0 && len(got.data) != 16 {
+				t.Fatalf("%d bytes", len(got.data))
+			}
+			digest.Write(got.hash[:])
+		}
+		if frames.end() == nil && !bytes.Contains(body, digest.Sum(nil)) {
+			t.Fatal("an end without its checksum")
+		}
+	})
+}

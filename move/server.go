@@ -1,0 +1,381 @@
+package move
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// Limits of what a peer can cost a source.
+const (
+	maxConnections = 16
+	chunkTime      = time.Minute // for one chunk to pass, in either direction
+	reauthorize    = time.Minute
+	refusalPause   = 500 * time.Millisecond // between two refusals: each costs the API server a request
+)
+
+// held is the engine's part for a server.
+type held interface {
+	// MoveDevice is host.Host's.
+	MoveDevice(ctx context.Context, id lvm.ID, uuid, move string) (string, error)
+}
+
+// server sends volumes that are held for a move to the nodes that may pull them.
+type server struct {
+	engine     held
+	authorizer Authorizer
+	limit      *limiter
+	slots      chan struct{} // one for each pull at the same time
+	log        *slog.Logger
+
+	refusals sync.Mutex
+	mu       sync.Mutex
+	pulls    map[lvm.ID]*pull
+}
+
+// pull is one under way.
+type pull struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// serve serves until ctx ends.
+func (s *server) serve(ctx context.Context, listener net.Listener, key identity) error {
+	httpServer := &http.Server{
+		Handler: s, TLSConfig: key.serverTLS(), MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		Protocols:   http1(),
+	}
+	stop := context.AfterFunc(ctx, func() { _ = httpServer.Close() })
+	defer stop()
+	err := httpServer.ServeTLS(&boundedListener{Listener: listener, free: make(chan struct{}, maxConnections)}, "", "")
+	if errors.Is(err, http.ErrServerClosed) && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// http1 excludes HTTP/2, whose frames and flow control a single stream does not need.
+func http1() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	return p
+}
+
+// query is what a request asks for.
+type query struct {
+	id     lvm.ID
+	uuid   string
+	move   string
+	span   span
+	hashes bool
+}
+
+// path is that of all requests; it names the version of the protocol.
+const path = "/v1/volume"
+
+func (q query) values() url.Values {
+	v := url.Values{"volume": {q.id.String()}, "uuid": {q.uuid}, "move": {q.move}, "from": {strconv.FormatInt(q.span.from, 10)}, "to": {strconv.FormatInt(q.span.to, 10)}}
+	if q.hashes {
+		v.Set("hashes", "1")
+	}
+	return v
+}
+
+func parseQuery(v url.Values) (q query, err error) {
+	if q.id, err = lvm.ParseID(v.Get("volume")); err != nil {
+		return q, err
+	}
+	if err = lvm.CheckMove(v.Get("move")); err != nil {
+		return q, err
+	}
+	q.uuid, q.move, q.hashes = v.Get("uuid"), v.Get("move"), v.Get("hashes") == "1"
+	var wrong [2]error
+	q.span.from, wrong[0] = strconv.ParseInt(v.Get("from"), 10, 64)
+	q.span.to, wrong[1] = strconv.ParseInt(v.Get("to"), 10, 64)
+	if errors.Join(wrong[:]...) != nil || q.span.from < 0 || q.span.to < q.span.from || len(q.uuid) > 64 {
+		return q, lvm.Errorf(lvm.KindInvalid, "the request names no range of a volume")
+	}
+	return q, nil
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q, err := parseQuery(r.URL.Query())
+	if err != nil || r.Method != http.MethodGet || r.URL.Path != path {
+		http.Error(w, "no such request", http.StatusBadRequest)
+		return
+	}
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	request := Request{Token: token, Key: peerKey(r.TLS), Volume: q.id, UUID: q.uuid}
+	if err := s.authorize(r.Context(), request); err != nil {
+		s.log.Warn("refused to send a volume", "volume", q.id.String(), "peer", r.RemoteAddr, "error", err)
+		http.Error(w, "not allowed", http.StatusForbidden)
+		return
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		http.Error(w, "this node sends as many volumes as it may at the same time", http.StatusServiceUnavailable)
+		return
+	}
+	ctx, ended, err := s.begin(r.Context(), q.id)
+	if err == nil {
+		defer ended()
+		err = s.send(ctx, w, q, request)
+	}
+	if err == nil {
+		return
+	}
+	s.log.Warn("cannot send a volume", "volume", q.id.String(), "peer", r.RemoteAddr, "error", err)
+	if !errors.Is(err, errBegun) {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	panic(http.ErrAbortHandler) // the peer must not take the body for a whole one
+}
+
+// authorize refuses slowly, and one peer at a time.
+func (s *server) authorize(ctx context.Context, r Request) error {
+	if r.Token == "" || r.Key == "" {
+		return lvm.Errorf(lvm.KindInvalid, "the peer has no token or no key")
+	}
+	s.refusals.Lock()
+	defer s.refusals.Unlock()
+	err := s.authorizer.MayPull(ctx, r)
+	if err != nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(refusalPause):
+		}
+	}
+	return err
+}
+
+// begin registers a pull: one of each volume at a time.
+func (s *server) begin(ctx context.Context, id lvm.ID) (_ context.Context, ended func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &pull{cancel, make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pulls[id] != nil {
+		cancel()
+		return nil, nil, lvm.Errorf(lvm.KindBusy, "volume %s is being sent already; retry", id)
+	}
+	if s.pulls == nil {
+		s.pulls = map[lvm.ID]*pull{}
+	}
+	s.pulls[id] = p
+	return ctx, func() {
+		cancel()
+		s.mu.Lock()
+		delete(s.pulls, id)
+		s.mu.Unlock()
+		close(p.done)
+	}, nil
+}
+
+// stop ends the pull of a volume, and waits until its device is closed.
+func (s *server) stop(ctx context.Context, id lvm.ID) error {
+	s.mu.Lock()
+	p := s.pulls[id]
+	s.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	p.cancel()
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return lvm.Errorf(lvm.KindBusy, "volume %s is still being sent; retry: %w", id, ctx.Err())
+	}
+}
+
+// errBegun marks errors after the first byte of the body.
+var errBegun = errors.New("the transfer broke off")
+
+func (s *server) send(ctx context.Context, w http.ResponseWriter, q query, r Request) error {
+	device, err := s.engine.MoveDevice(ctx, q.id, q.uuid, q.move)
+	if err != nil {
+		return err
+	}
+	file, size, err := openDevice(device, false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	if q.span.to > chunksOf(size) {
+		return lvm.Errorf(lvm.KindInvalid, "volume %s has %d chunks, and the request ends at %d", q.id, chunksOf(size), q.span.to)
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set(sizeHeader, strconv.FormatInt(int64(size), 10))
+	w.WriteHeader(http.StatusOK)
+	o := &outgoing{server: s, w: w, control: http.NewResponseController(w), q: q, request: r, authorized: time.Now()}
+	if err := o.sendChunks(ctx, file, size); err != nil {
+		return errors.Join(errBegun, err)
+	}
+	return nil
+}
+
+// sizeHeader has the size of the device in bytes.
+const sizeHeader = "Nodelvm-Device-Size"
+
+// outgoing is the body of one answer.
+type outgoing struct {
+	server     *server
+	w          io.Writer
+	control    *http.ResponseController
+	q          query
+	request    Request
+	authorized time.Time // last
+}
+
+// read is a chunk that was read.
+type read struct {
+	buffer []byte
+	data   []byte
+	hash   [sha256.Size]byte
+	zero   bool
+	err    error
+}
+
+// readAhead is how many chunks of one volume are in memory.
+const readAhead = 4
+
+func (o *outgoing) sendChunks(ctx context.Context, file *os.File, size lvm.Bytes) error {
+	ctx, cancel := context.WithCancel(ctx)
+	chunks := make(chan read)
+	free := make(chan []byte, readAhead)
+	for range readAhead {
+		free <- newBuffer()
+	}
+	var reader sync.WaitGroup
+	reader.Go(func() { o.read(ctx, file, size, free, chunks) })
+	defer func() {
+		cancel()
+		reader.Wait()
+		close(free)
+		for b := range free {
+			freeBuffer(b)
+		}
+	}()
+	digest := sha256.New()
+	for range o.q.span.to - o.q.span.from {
+		c, more := <-chunks
+		if !more {
+			return context.Cause(ctx)
+		}
+		if c.err == nil {
+			digest.Write(c.hash[:])
+			c.err = o.sendChunk(ctx, c)
+		}
+		free <- c.buffer
+		if c.err != nil {
+			return c.err
+		}
+	}
+	// The device was not another volume's meanwhile, and nothing else was allowed to write it.
+	if _, err := o.server.engine.MoveDevice(ctx, o.q.id, o.q.uuid, o.q.move); err != nil {
+		return err
+	}
+	return o.write([]byte{frameEnd}, digest.Sum(nil))
+}
+
+// read reads the chunks and their hashes, ahead of what is sent.
+func (o *outgoing) read(ctx context.Context, file *os.File, size lvm.Bytes, free <-chan []byte, chunks chan<- read) {
+	yieldToPods()
+	defer close(chunks)
+	for i := o.q.span.from; i < o.q.span.to; i++ {
+		r := read{buffer: <-free}
+		r.data = r.buffer[:lengthOf(size, i)]
+		if r.err = o.server.limit.wait(ctx, len(r.data)); r.err == nil {
+			r.err = readChunk(file, r.data, i)
+		}
+		if r.err == nil {
+			if r.zero = isZero(r.data); r.zero {
+				r.hash = hashOfZeroes(len(r.data))
+			} else {
+				r.hash = sha256.Sum256(r.data)
+			}
+		}
+		failed := r.err != nil
+		select {
+		case chunks <- r:
+		case <-ctx.Done():
+			freeBuffer(r.buffer)
+			return
+		}
+		if failed {
+			return
+		}
+	}
+}
+
+func (o *outgoing) sendChunk(ctx context.Context, c read) error {
+	if time.Since(o.authorized) > reauthorize {
+		if err := o.server.authorize(ctx, o.request); err != nil {
+			return err
+		}
+		o.authorized = time.Now()
+	}
+	switch {
+	case o.q.hashes:
+		return o.write([]byte{frameHash}, c.hash[:])
+	case c.zero:
+		return o.write([]byte{frameZero})
+	}
+	return o.write([]byte{frameData}, c.hash[:], c.data)
+}
+
+func (o *outgoing) write(parts ...[]byte) error {
+	if err := o.control.SetWriteDeadline(time.Now().Add(chunkTime)); err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if _, err := o.w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// boundedListener accepts no more connections while maxConnections are open.
+type boundedListener struct {
+	net.Listener
+	free chan struct{}
+}
+
+func (l *boundedListener) Accept() (net.Conn, error) {
+	l.free <- struct{}{}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.free
+		return nil, err
+	}
+	return &boundedConn{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
+}
+
+type boundedConn struct {
+	net.Conn
+	release func()
+}
+
+func (c *boundedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
