@@ -147,7 +147,7 @@ type Volume struct {
 
 	Move   string // identifies the last move that it was or is a side of; "": none. Another volume may have its data, and its LUKS header
 	Copied Bytes  // of a receiving volume: how much from its beginning is written, read back and flushed
-	Record string // what package kube/move notes of its move
+	Record string // what the agent notes of its move
 }
 
 // SnapshotSpec is a request for one snapshot of a thin volume. It is comparable.

@@ -22,7 +22,7 @@ var moves = map[VolumeState][]VolumeState{
 	StateReady:     {StateMoving},
 	StateMoving:    {StateReady, StateMoved},
 	StateMoved:     {StateDeleting},
-	StateReceiving: {StateReceived, StateDeleting, StateReceiving}, // to itself: it begins anew, for another move
+	StateReceiving: {StateReceived, StateDeleting, StateReceiving}, // to itself: the copy restarts, for another move
 	StateReceived:  {StateReady, StateDeleting},
 }
 

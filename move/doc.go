@@ -1,11 +1,12 @@
 // Package move copies a volume from the node that has it to another node, so that a bound claim can leave its node. It decides nothing
-// about Kubernetes' objects: kube/move holds the pods back, exchanges the volume objects, and says which node may pull which volume.
+// about Kubernetes' objects: its callers, the agents of the two nodes, hold the pods back, exchange the volume objects, and say which node may
+// pull which volume.
 //
 // The flow, with the node that has the volume (source) and the node that gets it (target):
 //
 //  1. Source.Hold tags the volume "moving": no pod can start with it. Its Offer says what the volume is, and where and with which key the
-//     source serves it. kube/move publishes the offer where only the source's node can write.
-//  2. Target.Receive creates a logical volume in the state "receiving" and pulls the content in the background. kube/move calls it
+//     source serves it. The caller publishes the offer where only the source's node can write.
+//  2. Target.Receive creates a logical volume in the state "receiving" and pulls the content in the background. The caller calls it
 //     again and again: each call returns the progress, and continues an interrupted copy.
 //  3. When everything is written, flushed, read back and equal to what the source read, the target's volume is "received".
 //  4. Source.HandOver tags the source's volume "moved". From this commit on the target's volume is the authoritative one.

@@ -50,7 +50,7 @@ type Target interface {
 	Finish(ctx context.Context, id lvm.ID, uuid string) (lvm.Volume, error)
 	// Discard ends the copy and deletes a receiving or received volume. Nil if the group lacks it. KindConflict: it is ready.
 	Discard(ctx context.Context, id lvm.ID, uuid string) error
-	// Key returns the KeyID of the TLS key with which this process pulls. kube/move publishes it where the source can compare it: a token
+	// Key returns the KeyID of the TLS key with which this process pulls. The caller publishes it where the source can compare it: a token
 	// that another source was sent is then of no use to it. Another process has another key.
 	Key() string
 }

@@ -49,8 +49,8 @@ func (h *Host) receive(ctx context.Context, in lvm.Incoming) (lvm.Volume, error)
 			err = h.engine.Flush(g)
 		}
 		return *r.Have, err
-	case r.Anew != nil:
-		_, lv, v, err := s.FindVolume(r.Anew.ID)
+	case r.Restart != nil:
+		_, lv, v, err := s.FindVolume(r.Restart.ID)
 		if err != nil {
 			return lvm.Volume{}, err
 		}

@@ -9,7 +9,7 @@ import (
 // Reception is the action for one lvm.Incoming: exactly one field is set.
 type Reception struct {
 	Have     *lvm.Volume // it exists for this move: no action
-	Anew     *lvm.Volume // it holds a part of what another move copied: the copy begins again
+	Restart     *lvm.Volume // it holds a part of what another move copied: the copy begins again
 	Leftover *lvm.Volume // a killed lvcreate left it incomplete: remove it, then plan again
 	Create   *Allocation
 }
@@ -57,7 +57,7 @@ func receiveInto(s lvm.State, v lvm.Volume, in lvm.Incoming, incompatible error)
 	case v.Move == in.Move && (v.State == lvm.StateReceiving || v.State == lvm.StateReceived || v.State == lvm.StateReady):
 		return Reception{Have: &v}, nil
 	case v.State == lvm.StateReceiving:
-		return Reception{Anew: &v}, nil
+		return Reception{Restart: &v}, nil
 	case v.State == lvm.StateReady:
 		return Reception{}, lvm.Errorf(lvm.KindExists, "volume %q cannot move to this node: %s/%s has its name, and pods can use it", in.Spec.Name, v.Group, v.ID.LV)
 	case v.State == lvm.StateReceived:
@@ -68,7 +68,7 @@ func receiveInto(s lvm.State, v lvm.Volume, in lvm.Incoming, incompatible error)
 
 // ReceptionGroup returns the UUID of the volume group that a reception changes.
 func ReceptionGroup(r Reception) lvm.VGUUID {
-	for _, v := range []*lvm.Volume{r.Have, r.Anew, r.Leftover} {
+	for _, v := range []*lvm.Volume{r.Have, r.Restart, r.Leftover} {
 		if v != nil {
 			return v.ID.VG
 		}

@@ -14,7 +14,7 @@ const (
 	secondMove = "00000000000000000000000000000002"
 )
 
-// testMoveSource: a held volume is nobody's until it is released or handed over; each step can be repeated, survives a restart, and refuses what does
+// testMoveSource: no pod can use a held volume until it is released or handed over; each step can be repeated, survives a restart, and refuses what does
 // not follow.
 func testMoveSource(t *testing.T, b hosttest.Fixture) {
 	d := b.Start(t)
