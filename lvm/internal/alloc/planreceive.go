@@ -9,7 +9,7 @@ import (
 // Reception is the action for one lvm.Incoming: exactly one field is set.
 type Reception struct {
 	Have     *lvm.Volume // it exists for this move: no action
-	Restart     *lvm.Volume // it holds a part of what another move copied: the copy begins again
+	Restart  *lvm.Volume // it holds a part of what another move copied: the copy begins again
 	Leftover *lvm.Volume // a killed lvcreate left it incomplete: remove it, then plan again
 	Create   *Allocation
 }
