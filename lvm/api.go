@@ -146,7 +146,7 @@ type Volume struct {
 	FormatMark Bytes // the first place of its format mark on its logical volume (FormatMark); 0: it never had one
 
 	Move   string // identifies the last move that it was or is a side of; "": none. Another volume may have its data, and its LUKS header
-	Copied Bytes  // of a receiving volume: how much from its beginning is written, read back and flushed
+	Copied Bytes  // of a receiving volume: how much from its beginning is verified and flushed
 	Record string // what the agent notes of its move
 }
 

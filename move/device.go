@@ -36,10 +36,7 @@ func openDevice(path string, write bool) (*os.File, lvm.Bytes, error) {
 	return file, lvm.Bytes(size), nil
 }
 
-// alignment satisfies O_DIRECT on every disk.
-const alignment = 4096
-
-// newBuffer returns a buffer for one chunk.
+// newBuffer returns a buffer for one chunk, at the beginning of a page: O_DIRECT needs that.
 func newBuffer() []byte {
 	b, err := syscall.Mmap(-1, 0, int(chunkSize), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {

@@ -8,7 +8,7 @@
 //     source serves it. The caller publishes the offer where only the source's node can write.
 //  2. Target.Receive creates a logical volume in the state "receiving" and pulls the content in the background. The caller calls it
 //     again and again: each call returns the progress, and continues an interrupted copy.
-//  3. When everything is written, flushed, read back and equal to what the source read, the target's volume is "received".
+//  3. When everything is written, flushed and equal to what the source read, the target's volume is "received".
 //  4. Source.HandOver tags the source's volume "moved". From this commit on the target's volume is the authoritative one.
 //  5. Target.Finish tags it "ready": pods can start with it.
 //  6. Source.Remove deletes the source's volume, when its user no longer wants it.

@@ -61,7 +61,7 @@ func (n *Node) Receive(ctx context.Context, offer Offer, class lvm.Class) (Progr
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !j.running && !j.received && !n.ended && time.Now().After(j.again) && n.runningCopies() < n.cfg.AtOnce {
-		n.start(j, offer)
+		n.start(ctx, j, offer)
 	}
 	return n.progress(j), nil
 }
@@ -114,9 +114,9 @@ func (n *Node) runningCopies() (running int) {
 	return running
 }
 
-// start begins an attempt. The caller holds mu.
-func (n *Node) start(j *job, offer Offer) {
-	ctx, cancel := context.WithCancel(context.Background())
+// start begins an attempt, which outlives the caller's request. The caller holds mu.
+func (n *Node) start(ctx context.Context, j *job, offer Offer) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	j.cancel, j.done, j.running = cancel, make(chan struct{}), true
 	j.attempts++
 	j.measured, j.at, j.rate = time.Now(), j.transfer.done(), 0

@@ -59,7 +59,7 @@ type Target interface {
 type Progress struct {
 	Volume   lvm.Volume // on this node; its State says whether it is received
 	Running  bool       // a copy is under way
-	Done     lvm.Bytes  // of Total, written and verified; never decreases while Running
+	Done     lvm.Bytes  // of Total, verified and flushed; never decreases while Running
 	Total    lvm.Bytes
 	PerSec   lvm.Bytes // over the last seconds; 0 if not Running
 	Problem  error     // why the last attempt ended, nil if none did; the next Receive tries again

@@ -358,7 +358,6 @@ func (b *bed) first(offer Offer, class lvm.Class) lvm.ID {
 type cutConn struct {
 	net.Conn
 	left int
-	rule func(b []byte, left int) // changes what is sent when nothing is left; nil: the end
 }
 
 func (c *cutConn) Write(b []byte) (int, error) {
@@ -458,14 +457,14 @@ func TestHostileSource(t *testing.T) {
 	chunk := bytes.Repeat([]byte{7}, int(chunkSize))
 	hash := sha256.Sum256(chunk)
 	whole := sha256.Sum256(append(hash[:], hash[:]...))
-	data := slices(string(frameData), string(hash[:]), string(chunk))
+	data := joined(string(frameData), string(hash[:]), string(chunk))
 	for what, body := range map[string]string{
 		"nothing":            "",
 		"a cut frame":        data[:100],
 		"one chunk":          data,
 		"no end":             data + data,
 		"a wrong whole":      data + data + string(frameEnd) + string(hash[:]),
-		"a wrong checksum":   slices(string(frameData), string(whole[:]), string(chunk)) + data + string(frameEnd) + string(whole[:]),
+		"a wrong checksum":   joined(string(frameData), string(whole[:]), string(chunk)) + data + string(frameEnd) + string(whole[:]),
 		"too many chunks":    data + data + data,
 		"an unknown frame":   "?" + data,
 		"hashes for content": string(frameHash) + string(hash[:]),
@@ -497,7 +496,7 @@ func TestHostileSource(t *testing.T) {
 	}
 }
 
-func slices(parts ...string) string { return strings.Join(parts, "") }
+func joined(parts ...string) string { return strings.Join(parts, "") }
 
 // TestTargetFails: a full group refuses, and a target whose device fails does not finish.
 func TestTargetFails(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// segment is how many chunks are written before they are flushed and read back.
+// segment is how many chunks are written before they are flushed.
 const segment = 64
 
 // How often the target's tags say how far a copy is: a restart copies at most so much again.
@@ -32,15 +32,15 @@ type receiving interface {
 }
 
 // transfer is the copy of one volume to this node. Each attempt continues where the one before stopped, and a restarted driver where the tags say.
-// Every chunk is read back from the disk after a flush, and compared with what the source read. What only the tags vouch for is compared
-// at the end.
+// Every chunk is compared with the hash of what the source read, before it is written, and the whole with the source's hash of all. A chunk
+// counts when it is flushed. What only the tags vouch for is read back at the end, and compared with the source again.
 type transfer struct {
 	engine receiving
 	volume lvm.Volume
 	limit  *limiter
 
 	first int64        // the first chunk that this process copied; those before count by the tags
-	next  atomic.Int64 // the first chunk that is not verified
+	next  atomic.Int64 // the first chunk that is not flushed
 	total int64        // the source's chunks
 	size  lvm.Bytes    // the source's device
 
@@ -57,7 +57,7 @@ func newTransfer(engine receiving, v lvm.Volume, offer Offer, limit *limiter) *t
 	return t
 }
 
-// done is how much is copied and verified.
+// done is how much is copied, verified and flushed.
 func (t *transfer) done() lvm.Bytes { return min(lvm.Bytes(t.next.Load())*chunkSize, t.size) }
 
 // run copies the rest, verifies what an earlier process copied, and tags the volume as received.
@@ -131,8 +131,8 @@ func (t *transfer) copyRest(ctx context.Context, c *client, w *writer) error {
 // errStopped: the writer failed, and has the cause.
 var errStopped = errors.New("the copy stopped")
 
-// verified records how far the copy is.
-func (t *transfer) verified(ctx context.Context, next int64) error {
+// flushed records how far the copy is.
+func (t *transfer) flushed(ctx context.Context, next int64) error {
 	t.next.Store(next)
 	if next == t.total || next-t.noted < noteChunks && time.Since(t.notedWhen) < noteEvery {
 		return nil
@@ -202,20 +202,19 @@ type arrival struct {
 
 // writer writes chunks, flushes them, and reads them back.
 type writer struct {
-	t      *transfer
-	file   *os.File
-	all    [][]byte
-	free   chan []byte // for chunks that arrive
-	own    []byte      // of writeOne and the callers' goroutine
-	verify []byte      // of verifyBatch
+	t    *transfer
+	file *os.File
+	all  [][]byte
+	free chan []byte // for chunks that arrive
+	own  []byte      // of writeOne and the callers' goroutine
 }
 
 // readAheadTarget is how many chunks are in memory between the network and the disk.
 const readAheadTarget = 8
 
 func newWriter(t *transfer, file *os.File) *writer {
-	w := &writer{t: t, file: file, free: make(chan []byte, readAheadTarget), own: newBuffer(), verify: newBuffer()}
-	w.all = [][]byte{w.own, w.verify}
+	w := &writer{t: t, file: file, free: make(chan []byte, readAheadTarget), own: newBuffer()}
+	w.all = [][]byte{w.own}
 	for range readAheadTarget {
 		b := newBuffer()
 		w.all = append(w.all, b)
@@ -234,51 +233,57 @@ func (w *writer) close() {
 	}
 }
 
-// writeAll writes what arrives until there is no more. While it writes a segment, the one before is read back.
+// writeAll writes what arrives until there is no more. While it writes a segment, the one before is flushed.
 func (w *writer) writeAll(ctx context.Context, arrived <-chan arrival) error {
 	yieldToPods()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	batches := make(chan []arrival)
-	var verifier sync.WaitGroup
-	verifier.Go(func() {
-		yieldToPods()
-		for batch := range batches {
-			if context.Cause(ctx) != nil {
-				continue
-			}
-			if err := w.verifyBatch(ctx, batch); err != nil {
-				cancel(err)
+	written := make(chan int64) // the first chunk that is not
+	var flusher sync.WaitGroup
+	flusher.Go(func() {
+		for next := range written {
+			if context.Cause(ctx) == nil {
+				if err := w.flush(ctx, next); err != nil {
+					cancel(err)
+				}
 			}
 		}
 	})
-	var batch []arrival
+	next := w.t.next.Load()
 	for a := range arrived {
 		err := context.Cause(ctx)
 		if err == nil {
 			err = w.writeOne(a.chunk, a.frame)
 		}
 		w.free <- a.buffer
-		a.frame.data, a.buffer = nil, nil
-		batch = append(batch, a)
 		if err != nil {
 			cancel(err)
 			break
 		}
-		if len(batch) == segment {
-			batches <- batch
-			batch = nil
+		if next = a.chunk + 1; next%segment == 0 {
+			written <- next
 		}
 	}
-	batches <- batch
-	close(batches)
-	verifier.Wait()
+	written <- next
+	close(written)
+	flusher.Wait()
 	return context.Cause(ctx)
+}
+
+// flush makes what was written durable, and records it.
+func (w *writer) flush(ctx context.Context, next int64) error {
+	if err := w.file.Sync(); err != nil {
+		return fmt.Errorf("cannot flush volume %s: %w", w.t.volume.ID, err)
+	}
+	return w.t.flushed(ctx, next)
 }
 
 // writeOne writes a chunk. It leaves zeroes alone that are there already: a write would allocate blocks of a thin pool.
 func (w *writer) writeOne(chunk int64, f frame) error {
 	if f.kind == frameData {
+		if sha256.Sum256(f.data) != f.hash {
+			return lvm.Errorf(lvm.KindInternal, "what arrived of volume %s at %d is not what its source read there", w.t.volume.ID, chunk*int64(chunkSize))
+		}
 		return writeChunk(w.file, f.data, chunk)
 	}
 	return w.zero(chunk, lengthOf(w.t.size, chunk))
@@ -291,29 +296,6 @@ func (w *writer) zero(chunk int64, n int) error {
 	}
 	clear(b)
 	return writeChunk(w.file, b, chunk)
-}
-
-// verifyBatch flushes what was written and compares it with the source's hashes.
-func (w *writer) verifyBatch(ctx context.Context, batch []arrival) error {
-	if len(batch) == 0 {
-		return nil
-	}
-	if err := w.file.Sync(); err != nil {
-		return fmt.Errorf("cannot flush volume %s: %w", w.t.volume.ID, err)
-	}
-	for _, a := range batch {
-		b := w.verify[:lengthOf(w.t.size, a.chunk)]
-		if err := readChunk(w.file, b, a.chunk); err != nil {
-			return err
-		}
-		if a.frame.kind == frameZero && isZero(b) {
-			continue
-		}
-		if sum := sha256.Sum256(b); !bytes.Equal(sum[:], a.frame.hash[:]) {
-			return lvm.Errorf(lvm.KindInternal, "volume %s differs at %d from what its source read there", w.t.volume.ID, a.chunk*int64(chunkSize))
-		}
-	}
-	return w.t.verified(ctx, batch[len(batch)-1].chunk+1)
 }
 
 // zeroTail zeroes what the target's device has beyond the source's: a larger extent, or what another volume left there.

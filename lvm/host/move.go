@@ -31,7 +31,8 @@ type located struct {
 	v  lvm.Volume
 }
 
-// Hold tags a ready volume as moving. A moving one stays so, with its own move. KindInUse: its device is open, or bound at a pod's path.
+// Hold tags a ready volume as moving. A moving one stays so, with its own move. KindInUse: its device is open, or bound at a
+// pod's path; KindInvalid: it is a read-only copy.
 func (h *Host) Hold(ctx context.Context, id lvm.ID, uuid, move string) (lvm.Volume, error) {
 	if err := lvm.CheckMove(move); err != nil {
 		return lvm.Volume{}, err
@@ -57,6 +58,9 @@ func (h *Host) Hold(ctx context.Context, id lvm.ID, uuid, move string) (lvm.Volu
 
 // checkMovable refuses a volume that something can write, or that cannot be read completely.
 func (h *Host) checkMovable(ctx context.Context, at located) error {
+	if at.v.Access.ReadOnly() {
+		return lvm.Errorf(lvm.KindInvalid, "volume %s/%s cannot be moved: it is %s", at.v.Group, at.v.ID.LV, at.v.Access.Description())
+	}
 	if err := h.closeUnused(ctx, at.v, "moved"); err != nil {
 		return err
 	}
@@ -157,7 +161,7 @@ func (h *Host) removeSide(ctx context.Context, step moveStep, states ...lvm.Volu
 	return err
 }
 
-// NoteCopied records how much of a receiving volume is complete, read back and flushed.
+// NoteCopied records how much of a receiving volume is complete, verified and flushed.
 func (h *Host) NoteCopied(ctx context.Context, id lvm.ID, uuid, move string, copied lvm.Bytes) error {
 	_, err := h.moveStep(ctx, moveStep{name: "continued", id: id, uuid: uuid, move: move, copied: copied}, func(_ context.Context, at located) (lvm.Volume, error) {
 		next := at.v
