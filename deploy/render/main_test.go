@@ -57,8 +57,8 @@ func TestManifestsHaveExactlyTheseObjects(t *testing.T) {
 		"ClusterRole nodelvm-namespaced-viewer", "ClusterRole nodelvm-operator", "ClusterRole nodelvm-viewer", "ClusterRoleBinding nodelvm", "ConfigMap nodelvm-api-proxy", "DaemonSet nodelvm",
 		"Namespace nodelvm-system", "Role nodelvm", "Role nodelvm-operator", "Role nodelvm-viewer",
 		"RoleBinding nodelvm", "ServiceAccount nodelvm",
-		"ValidatingAdmissionPolicy nodelvm-node-restriction", "ValidatingAdmissionPolicy nodelvm-topology-label", "ValidatingAdmissionPolicy nodelvm-volume-class",
-		"ValidatingAdmissionPolicyBinding nodelvm-node-restriction", "ValidatingAdmissionPolicyBinding nodelvm-topology-label", "ValidatingAdmissionPolicyBinding nodelvm-volume-class",
+		"ValidatingAdmissionPolicy nodelvm-class-field", "ValidatingAdmissionPolicy nodelvm-node-restriction", "ValidatingAdmissionPolicy nodelvm-topology-label", "ValidatingAdmissionPolicy nodelvm-volume-class",
+		"ValidatingAdmissionPolicyBinding nodelvm-class-field", "ValidatingAdmissionPolicyBinding nodelvm-node-restriction", "ValidatingAdmissionPolicyBinding nodelvm-topology-label", "ValidatingAdmissionPolicyBinding nodelvm-volume-class",
 	}
 	expectObjects(t, got, want)
 	got, want = nil, []string{

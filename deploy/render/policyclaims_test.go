@@ -60,6 +60,43 @@ func TestClaimsOfOtherClasses(t *testing.T) {
 	}
 }
 
+// TestClassField: whoever creates it, a claim of a class of the driver has the class in its spec. The policy ignores other drivers' claims.
+func TestClassField(t *testing.T) {
+	policy := shippedPolicy(t, "nodelvm-class-field")
+	validator := compile(t, policy)
+	of := func(class string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+		pvc.Spec.StorageClassName = &class
+		return pvc
+	}
+	old := func(class string) *core.PersistentVolumeClaim {
+		return annotated("volume.beta.kubernetes.io/storage-class", class, claim(""))
+	}
+	for _, r := range []struct {
+		name    string
+		claim   *core.PersistentVolumeClaim
+		by      string
+		refused string
+	}{
+		{"in the spec", of("local", claim("")), "nodelvm.io", ""},
+		{"no class", claim(""), "nodelvm.io", ""},
+		{"in the annotation alone", old("local"), "nodelvm.io", "write the class local in spec.storageClassName"},
+		{"in both", of("local", old("local")), "nodelvm.io", ""},
+		{"an empty class in the spec", of("", old("local")), "nodelvm.io", ""},
+		{"another class in the annotation", old("other"), "nodelvm.io", ""},
+		{"another driver's class in the annotation", old("local"), "other.io", ""},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			attributes := attributesOf(t, request{user: "system:serviceaccount:demo:tenant", node: "-", now: r.claim})
+			if !ruleMatches(policy, attributes) {
+				t.Fatal("no rule of the policy matches the creation of a claim")
+			}
+			class := &storage.StorageClass{Provisioner: r.by}
+			class.Name = "local"
+			expectDenied(t, denials(t, validator, attributes, class), r.refused)
+		})
+	}
+}
+
 // claimRequests are what is written of PersistentVolumeClaims.
 func claimRequests() []request {
 	return []request{

@@ -231,6 +231,7 @@ func capacity(node string) *storage.CSIStorageCapacity {
 		},
 		StorageClassName: "local",
 		NodeTopology:     &meta.LabelSelector{MatchLabels: map[string]string{topologyKey: node}},
+		Capacity:         resource.NewQuantity(1<<30, resource.BinarySI),
 	}
 }
 

@@ -35,6 +35,8 @@ func otherRequests() []request {
 		{name: "publish with another label", now: published(func(c *storage.CSIStorageCapacity) { c.Labels["a"] = "b" }), refused: mayOnly},
 		{name: "publish with an annotation", now: published(func(c *storage.CSIStorageCapacity) { c.Annotations = map[string]string{"a": "b"} }), refused: mayOnly},
 		{name: "publish with a finalizer", now: published(func(c *storage.CSIStorageCapacity) { c.Finalizers = []string{"a/b"} }), refused: mayOnly},
+		{name: "publish only the largest volume", now: withoutCapacity(), refused: mayOnly},
+		{name: "withdraw the capacity alone", before: capacity("node-1"), now: withoutCapacity(), refused: mayOnly},
 		{name: "publish for another owner", now: ofEarlierPod(), refused: mayOnly},
 		{name: "give its capacity another owner", before: capacity("node-1"), now: ofEarlierPod(), refused: mayOnly},
 		{name: "publish for more nodes", now: published(func(c *storage.CSIStorageCapacity) {
@@ -46,4 +48,9 @@ func otherRequests() []request {
 		{name: "remove an event", before: event("nodelvm.io"), refused: mayOnly},
 		{name: "use a token of no node for an event", node: "-", now: event("nodelvm.io"), refused: "bound to no node"},
 	}
+}
+
+// withoutCapacity has only the largest volume, which the API server accepts.
+func withoutCapacity() *storage.CSIStorageCapacity {
+	return published(func(c *storage.CSIStorageCapacity) { c.Capacity, c.MaximumVolumeSize = nil, c.Capacity })
 }

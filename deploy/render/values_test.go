@@ -55,7 +55,7 @@ func TestValuesArriveWhereTheyBelong(t *testing.T) {
 
 func TestSwitchedOffPartsAreAbsent(t *testing.T) {
 	off := map[string]any{"enabled": false}
-	for _, doc := range renderWith(t, map[string]any{"nodeRestriction": off, "snapshotter": off}) {
+	for _, doc := range renderWith(t, map[string]any{"nodeRestriction": off, "requireClassField": false, "snapshotter": off}) {
 		if strings.HasPrefix(doc.kind.Kind, "ValidatingAdmission") || doc.kind.Kind == "Namespace" || doc.kind.Kind == "StorageClass" {
 			t.Errorf("%s %s is there", doc.kind.Kind, doc.name)
 		}
