@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"testing"
 
 	apps "k8s.io/api/apps/v1"
@@ -78,6 +79,10 @@ func TestValuesInTheDocs(t *testing.T) {
 			t.Errorf("%s: %v in\n%s", page, err, block)
 		}
 		switch {
+		case keys["kind"] == "KubeSchedulerConfiguration": // no object; TestWhichNodesClaimsGet runs a scheduler with it
+			if missing := profilesMissing(t, keys); missing != "" {
+				t.Errorf("%s lacks this profile of TestWhichNodesClaimsGet:\n%s", page, missing)
+			}
 		case keys["apiVersion"] != nil:
 			objects += len(split(t, block))
 		case keys["volumeGroups"] != nil || keys["storageClasses"] != nil:
@@ -92,6 +97,24 @@ func TestValuesInTheDocs(t *testing.T) {
 	if values < 2 || objects < 2 {
 		t.Errorf("%d files of values and %d objects were found", values, objects)
 	}
+}
+
+// profilesMissing returns a profile of the scheduler that TestWhichNodesClaimsGet runs and that the configuration lacks.
+func profilesMissing(t *testing.T, configuration map[string]any) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployDir, "..", "test", "apiserver", "testdata", "schedulers.yaml"))
+	must(t, err)
+	var tested map[string]any
+	must(t, yaml.Unmarshal(text, &tested))
+	shown, _ := configuration["profiles"].([]any)
+	for _, profile := range tested["profiles"].([]any) {
+		if !slices.ContainsFunc(shown, func(s any) bool { return reflect.DeepEqual(s, profile) }) {
+			text, err := yaml.Marshal(profile)
+			must(t, err)
+			return string(text)
+		}
+	}
+	return ""
 }
 
 // yamlBlocks are the blocks of YAML in the README and in docs, with the page of each.
