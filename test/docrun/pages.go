@@ -36,6 +36,7 @@ func Long() []Page {
 		{Path: "howto/pending-claim.md"},
 		{Path: "howto/thin.md"},
 		{Path: "howto/raid.md"},
+		{Path: "howto/placement.md"},
 		{Path: "howto/watch.md"},
 		{Path: "howto/runbooks.md"},
 		{Path: "howto/drain-node.md"},
