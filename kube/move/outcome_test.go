@@ -396,6 +396,15 @@ func TestRefusals(t *testing.T) {
 			p.pvs["pvc-uid-data"].Spec.CSI.ControllerExpandSecretRef = &corev1.SecretReference{Name: "a"}
 		}},
 		{"long field", "has too long fields", func(p *played) { p.pvs["pvc-uid-data"].Spec.MountOptions = []string{strings.Repeat("a", MaxRecord)} }},
+		{"not allowed there", "storage class fast allows no volume on node node-2", func(p *played) {
+			p.class.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: api.TopologyKey, Values: []string{"node-1"}}}}}
+		}},
+		{"allowed by another label", "allows no volume on node node-2", func(p *played) {
+			p.class.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{"a"}}}}}
+		}},
+		{"class deleted", "does not exist", func(p *played) { p.class = nil }},
+		{"class of another driver", "is not one of nodelvm.io", func(p *played) { p.class.Provisioner = "other.io" }},
+		{"selected node elsewhere", "names \"node-2\"", func(p *played) { p.annotateClaim("data", api.AnnotationSelectedNode, "node-2") }},
 		{"deleted", "is being deleted", func(p *played) { now := metav1.Now(); p.pvs["pvc-uid-data"].DeletionTimestamp = &now }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -412,6 +421,35 @@ func TestRefusals(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAttributesClass: the PersistentVolume keeps its attributes class, and the claim gets back the current one, which it loses in between. If the user
+// wants another one by then, the claim has none until that is applied.
+func TestAttributesClass(t *testing.T) {
+	for wanted, want := range map[string]string{"gold": "gold", "silver": ""} {
+		p := play(t, corev1.PersistentVolumeReclaimDelete)
+		gold, claim := "gold", p.claims["data"]
+		p.pvs["pvc-uid-data"].Spec.VolumeAttributesClassName, claim.Spec.VolumeAttributesClassName, claim.Status.CurrentVolumeAttributesClassName = &gold, &gold, &gold
+		for !p.handedOver() {
+			p.step()
+		}
+		claim.Spec.VolumeAttributesClassName = &wanted
+		p.rest()
+		p.expect("node-2")
+		if got := named(claim.Status.CurrentVolumeAttributesClassName); got != want || named(p.pvs["pvc-uid-data"].Spec.VolumeAttributesClassName) != "gold" {
+			t.Errorf("the claim wants %s and has %q, want %q", wanted, got, want)
+		}
+	}
+}
+
+// TestStaticVolume: no node may create a PersistentVolume that is not named after its claim.
+func TestStaticVolume(t *testing.T) {
+	p := play(t, corev1.PersistentVolumeReclaimDelete)
+	pv := p.pvs["pvc-uid-data"]
+	pv.Name = "by-hand"
+	if r, err := newRecord(pv, p.claims["data"], "node-1", "node-2", nil); r != nil || err == nil || !strings.Contains(err.Error(), "was not created for this claim") {
+		t.Errorf("newRecord: %v, %v", r, err)
 	}
 }
 

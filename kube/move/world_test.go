@@ -41,6 +41,8 @@ type world struct {
 	acked   map[string]int  // by name of the PersistentVolume: the writes that a pod was told are durable
 	deleted map[string]bool // by name of the PersistentVolume: the user deleted the claim under the policy Delete
 
+	class *storagev1.StorageClass // nil: it was deleted
+
 	before func() error // called before each request and call of an agent; an error is its result
 	after  func() error // the same, afterwards: the request was carried out
 }
@@ -67,7 +69,9 @@ func newWorld(policy corev1.PersistentVolumeReclaimPolicy, claims ...string) *wo
 		claims: map[string]*corev1.PersistentVolumeClaim{}, pvs: map[string]*corev1.PersistentVolume{}, pods: map[string]*corev1.Pod{},
 		nodes: map[string]*disks{}, agents: map[string]*Agent{}, acked: map[string]int{}, deleted: map[string]bool{}, now: time.Unix(1e9, 0),
 		before: func() error { return nil }, after: func() error { return nil },
+		class: &storagev1.StorageClass{Provisioner: api.DriverName, Parameters: map[string]string{"volumeGroup": "vg"}},
 	}
+	w.class.Name = "fast"
 	for i, node := range []string{"node-1", "node-2"} {
 		w.nodes[node] = &disks{w: w, node: node, vols: map[string]*vol{}}
 		w.agents[node] = w.newAgent(node)
@@ -139,7 +143,7 @@ func (w *world) reconcile() {
 		switch {
 		case pv == nil || !names(pv, claim):
 			if claim.Status.Phase != corev1.ClaimLost {
-				claim.Status.Phase, claim.Status.Capacity = corev1.ClaimLost, nil
+				claim.Status.Phase, claim.Status.Capacity, claim.Status.CurrentVolumeAttributesClassName = corev1.ClaimLost, nil, nil
 				w.touch(claim)
 			}
 		case claim.Status.Phase != corev1.ClaimBound || pv.Status.Phase != corev1.VolumeBound:
@@ -212,7 +216,7 @@ func (o objects) Volume(_ context.Context, name string) (pv *corev1.PersistentVo
 }
 
 func (o objects) Class(context.Context, string) (*storagev1.StorageClass, error) {
-	return &storagev1.StorageClass{Provisioner: api.DriverName, Parameters: map[string]string{"volumeGroup": "vg"}}, nil
+	return o.w.class, nil
 }
 
 func (o objects) Pods(context.Context, string) (pods []corev1.Pod, err error) {
@@ -307,6 +311,9 @@ func (o objects) PatchClaim(_ context.Context, claim *corev1.PersistentVolumeCla
 			return errConflict
 		}
 		set(now.Annotations, p.Annotations)
+		if class, ok := p.Status["currentVolumeAttributesClassName"].(string); ok && subresource == "status" {
+			now.Status.CurrentVolumeAttributesClassName = &class
+		}
 		o.w.touch(now)
 		return nil
 	})
