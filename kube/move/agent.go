@@ -106,6 +106,9 @@ func (a *Agent) Observe(claim *corev1.PersistentVolumeClaim, deleted bool) {
 	if concerns || before || claim.Annotations[api.AnnotationMoveFinish] == a.node {
 		a.queue.Add(claim.Namespace)
 	}
+	if before && !concerns {
+		a.queue.Add("") // what was received for it may have no record yet
+	}
 }
 
 // retrySoon ends the back-off of a namespace's claims: the change of one may be what another waits for. Among very many claims each waits for its own
@@ -171,7 +174,7 @@ func (a *Agent) lookAround(ctx context.Context) {
 
 // unit is one claim, or what was one.
 type unit struct {
-	namespace, claim string
+	namespace, claim string // "": the PersistentVolume has it
 	volume           string // name of the PersistentVolume; "": the claim has it
 }
 
@@ -183,8 +186,7 @@ func unitOf(l *Local) (unit, bool) {
 	if l.State == lvm.StateReady || l.State == lvm.StateDeleting {
 		return unit{}, false
 	}
-	namespace, name := kubeclient.ClaimKey(l.Claim)
-	return unit{namespace, name, l.Name}, namespace != "" && name != ""
+	return unit{volume: l.Name}, true // received a moment ago
 }
 
 // units are the claims of a namespace to look at.

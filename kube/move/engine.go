@@ -32,9 +32,9 @@ type Source interface {
 
 // Target gets volumes.
 type Target interface {
-	// Receive creates the logical volume of an offer for a claim (namespace/name, which its tags have from the beginning) with the parameters of a storage class, or
-	// finds it, and begins or continues its copy in the background. It returns at once. A volume that it received for another hold begins anew.
-	Receive(ctx context.Context, offer Offer, claim string, parameters map[string]string) (Progress, error)
+	// Receive creates the logical volume of an offer with the parameters of a storage class, or finds it, and begins or continues its copy in the
+	// background. It returns at once. A volume that it received for another hold begins anew.
+	Receive(ctx context.Context, offer Offer, parameters map[string]string) (Progress, error)
 	// Finish tags a received volume as ready. KindConflict: it is not received.
 	Finish(ctx context.Context, id lvm.ID, uuid string) error
 	// Discard deletes a receiving or received volume. KindConflict: it is ready.

@@ -17,6 +17,15 @@ func (a *Agent) gather(ctx context.Context, u unit) (*view, error) {
 		return nil, err
 	}
 	v := &view{node: a.node, now: a.now(), key: a.engine.Key()}
+	if u.claim == "" {
+		pv, err := a.objects.Volume(ctx, u.volume)
+		if err != nil {
+			return nil, err
+		}
+		if pv != nil && pv.Spec.ClaimRef != nil {
+			u.namespace, u.claim = pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name
+		}
+	}
 	if v.claim, err = a.objects.Claim(ctx, u.namespace, u.claim); err != nil {
 		return nil, err
 	}

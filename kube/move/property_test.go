@@ -179,10 +179,11 @@ func (s *simulation) settle(policy corev1.PersistentVolumeReclaimPolicy) {
 
 func unitsOf(t *rapid.T, a *Agent) []unit {
 	units, err := a.units(t.Context(), "ns")
-	if err != nil {
+	unnoted, more := a.units(t.Context(), "") // received, without a record
+	if err := errors.Join(err, more); err != nil {
 		t.Fatal(err)
 	}
-	return units
+	return append(units, unnoted...)
 }
 
 // onlyNode is the node of a claim's PersistentVolume.

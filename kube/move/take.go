@@ -137,7 +137,7 @@ func (a *Agent) tryReceive(ctx context.Context, v *view) (Progress, error) {
 			return Progress{}, err
 		}
 	}
-	return a.engine.Receive(ctx, o, r.key(), class.Parameters)
+	return a.engine.Receive(ctx, o, class.Parameters)
 }
 
 // someGroup stands for the volume group that is not known yet.

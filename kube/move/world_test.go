@@ -397,7 +397,7 @@ func (d *disks) Remove(_ context.Context, id lvm.ID, _ string) error {
 	})
 }
 
-func (d *disks) Receive(_ context.Context, o Offer, claim string, _ map[string]string) (p Progress, err error) {
+func (d *disks) Receive(_ context.Context, o Offer, _ map[string]string) (p Progress, err error) {
 	err = objects{d.w}.request(func() error {
 		var from struct{ Node, Volume string }
 		if err := json.Unmarshal(o.Text, &from); err != nil {
@@ -408,7 +408,7 @@ func (d *disks) Receive(_ context.Context, o Offer, claim string, _ map[string]s
 			return lvm.Errorf(lvm.KindInsufficientCapacity, "no room on %s", d.node)
 		}
 		if v == nil {
-			v = &vol{Local: Local{Volume: lvm.Volume{ID: lvm.ID{VG: lvm.VGUUID(group + d.node[5:]), LV: from.Volume}, UUID: fmt.Sprint("lv-", d.node, d.w.holds), Name: from.Volume, Claim: claim, Group: "vg", State: stateReceiving}}}
+			v = &vol{Local: Local{Volume: lvm.Volume{ID: lvm.ID{VG: lvm.VGUUID(group + d.node[5:]), LV: from.Volume}, UUID: fmt.Sprint("lv-", d.node, d.w.holds), Name: from.Volume, Group: "vg", State: stateReceiving}}}
 			d.vols[from.Volume] = v
 		}
 		if v.State != stateReceiving && v.State != stateReceived {

@@ -110,7 +110,7 @@ func (c *copies) Remove(_ context.Context, id lvm.ID, _ string) error {
 	return c.change(id, func(l *move.Local) error { delete(c.vols, id.LV); return become(l, "moved", "moved") })
 }
 
-func (c *copies) Receive(_ context.Context, o move.Offer, claim string, _ map[string]string) (p move.Progress, err error) {
+func (c *copies) Receive(_ context.Context, o move.Offer, _ map[string]string) (p move.Progress, err error) {
 	var from [2]string
 	if err := json.Unmarshal(o.Text, &from); err != nil {
 		return p, err
@@ -128,7 +128,7 @@ func (c *copies) Receive(_ context.Context, o move.Offer, claim string, _ map[st
 	l := c.vols[from[1]]
 	if l == nil {
 		l = &move.Local{Volume: held.Volume, Move: o.Move}
-		l.ID.VG, l.UUID, l.State, l.Claim = "BBBBBB-BBBB-CCCC-DDDD-EEEE-FFFF-GGGGGG", fmt.Sprint("lv-", c.node), "receiving", claim
+		l.ID.VG, l.UUID, l.State, l.Claim = "BBBBBB-BBBB-CCCC-DDDD-EEEE-FFFF-GGGGGG", fmt.Sprint("lv-", c.node), "receiving", ""
 		c.vols[from[1]] = l
 		return move.Progress{Total: held.Size}, nil
 	}
