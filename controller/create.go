@@ -50,7 +50,10 @@ func (s *Server) provision(ctx context.Context, req *csi.CreateVolumeRequest) (v
 	if volume, err = s.createWithPeers(ctx, spec); err != nil {
 		return lvm.Volume{}, "", s.refused(ctx, spec.Source, err)
 	}
-	return volume, mkfs, nil
+	if len(req.GetMutableParameters()) > 0 {
+		volume, err = s.withLimits(ctx, volume, spec.Limits)
+	}
+	return volume, mkfs, err
 }
 
 // refused returns the error for a volume that this node cannot create (docs/explanation/design.md, "When things break").

@@ -16,7 +16,8 @@ var (
 	errMissingID           = lvm.Errorf(lvm.KindInvalid, "the request has no volume_id")
 	errMissingSnapshot     = lvm.Errorf(lvm.KindInvalid, "the request has no snapshot_id")
 	errMissingCapabilities = lvm.Errorf(lvm.KindInvalid, "the request has no volume_capabilities; say how the volume will be used")
-	errMutableParameters   = lvm.Errorf(lvm.KindInvalid, "volumes of this driver have no mutable parameters; remove the claim's volumeAttributesClassName")
+	errMutableParameters   = lvm.Errorf(lvm.KindInvalid, "this driver runs without I/O limits, so its volumes have no mutable parameters; remove the claim's volumeAttributesClassName, or enable I/O limits (chart value ioLimits.enabled)")
+	errNoMutableParameters = lvm.Errorf(lvm.KindInvalid, "the request has no mutable_parameters; known are %s", strings.Join(lvm.LimitParameters(), ", "))
 )
 
 // parseCreate translates a request into the spec of the volume and the options for its mkfs. It finds all errors of the request
@@ -33,10 +34,12 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (spec lvm.Spec, mkfs 
 	if err != nil {
 		return lvm.Spec{}, "", err
 	}
-	if len(req.GetMutableParameters()) > 0 {
-		return lvm.Spec{}, "", errMutableParameters
-	}
 	spec = lvm.Spec{Name: req.GetName(), Claim: claimOf(req.GetParameters())}
+	if len(req.GetMutableParameters()) > 0 {
+		if spec.Limits, err = s.parseMutable(req.GetMutableParameters()); err != nil {
+			return lvm.Spec{}, "", err
+		}
+	}
 	if spec.Required, spec.Limit, err = parseSize(req.GetCapacityRange()); err != nil {
 		return lvm.Spec{}, "", err
 	}

@@ -223,7 +223,7 @@ func TestParseCreateRefuses(t *testing.T) {
 		{"an exponent", set("overprovisionRatio", "1e2"), "like 1 or 1.5"},
 		{"unknown wipe", set("wipe", "shred"), `"shred"`},
 		{"content of an unknown kind", func(r *csi.CreateVolumeRequest) { r.VolumeContentSource = &csi.VolumeContentSource{} }, "unknown kind"},
-		{"mutable parameters", func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"iops": "9"} }, "volumeAttributesClassName"},
+		{"mutable parameters", func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"iops": "9"} }, "ioLimits.enabled"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			req := wanted()

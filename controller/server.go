@@ -84,6 +84,8 @@ type Config struct {
 	// PrepareCopy makes LVM's copy of a volume complete and quick: it writes what LVM would miss to the disks, and lifts the limits of the
 	// volume's I/O until end is called. It ignores a volume that is not in use here. nil: nothing is prepared.
 	PrepareCopy func(ctx context.Context, source lvm.ID) (end func(), err error)
+	// Limits changes the limits of volumes' I/O; nil: volumes have none.
+	Limits Limits
 }
 
 // Server implements csi.ControllerServer for one node. Its memory of refused pods and answered requests may be lost at any
@@ -103,6 +105,7 @@ type Server struct {
 	checkMountOptions func(fsType string, options []string) error
 	minimumSize       func(fsType string) lvm.Bytes
 	prepareCopy       func(ctx context.Context, source lvm.ID) (end func(), err error)
+	limits            Limits
 }
 
 func New(c Config) *Server {
@@ -118,14 +121,14 @@ func New(c Config) *Server {
 	return &Server{
 		node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, cluster: c.Cluster,
 		refusals: newRefusals(time.Now), outcomes: newOutcomes(), snapshotOutcomes: newOutcomes(), checkFileSystem: c.CheckFileSystem,
-		checkMountOptions: c.CheckMountOptions, minimumSize: c.MinimumSize, prepareCopy: c.PrepareCopy,
+		checkMountOptions: c.CheckMountOptions, minimumSize: c.MinimumSize, prepareCopy: c.PrepareCopy, limits: c.Limits,
 	}
 }
 
 // ControllerGetCapabilities returns the capabilities of this service (CSI spec, "ControllerGetCapabilities").
 func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	reply := &csi.ControllerGetCapabilitiesResponse{}
-	for _, rpc := range []csi.ControllerServiceCapability_RPC_Type{
+	rpcs := []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 		csi.ControllerServiceCapability_RPC_GET_CAPACITY,
 		csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
@@ -135,7 +138,11 @@ func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
 		csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
-	} {
+	}
+	if s.limits != nil {
+		rpcs = append(rpcs, csi.ControllerServiceCapability_RPC_MODIFY_VOLUME)
+	}
+	for _, rpc := range rpcs {
 		reply.Capabilities = append(reply.Capabilities, &csi.ControllerServiceCapability{
 			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: rpc}},
 		})

@@ -34,6 +34,7 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 		VolumeContext:      req.GetVolumeContext(),
 		VolumeCapabilities: req.GetVolumeCapabilities(),
 		Parameters:         req.GetParameters(),
+		MutableParameters:  req.GetMutableParameters(),
 	}}, nil
 }
 
@@ -50,7 +51,9 @@ func (s *Server) confirm(ctx context.Context, volume lvm.Volume, req *csi.Valida
 		return err
 	}
 	if len(req.GetMutableParameters()) > 0 {
-		return errMutableParameters
+		if err := s.confirmMutable(volume, req.GetMutableParameters()); err != nil {
+			return err
+		}
 	}
 	if len(req.GetParameters()) > 0 {
 		if err := s.confirmParameters(ctx, volume, use.fsType, req.GetParameters()); err != nil {

@@ -109,6 +109,7 @@ type Spec struct {
 	Block  bool   // raw block volume: its user can read unwritten extents, so they must be zero
 
 	Access Access // of a volume with a Source
+	Limits Limits // of its I/O
 }
 
 // DefaultSize is the size of a volume whose request has none.

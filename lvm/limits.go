@@ -15,7 +15,7 @@ type Rates struct {
 	ReadBandwidth, WriteBandwidth Bytes
 }
 
-// Limits are the limits of a volume's I/O, from the parameters of its VolumeAttributesClass. A tag of the volume records
+// Limits are the limits of a volume's I/O, from the parameters of its VolumeAttributesClass (ParseLimits). A tag of the volume records
 // them as they are in the class, so that they follow the volume's size. Limits is comparable; the zero value limits nothing. Of one rate,
 // either Fixed or PerGiB has the limit.
 type Limits struct {
@@ -44,6 +44,31 @@ var rates = []rate{
 	{"wiops", "writeIOPS", MinIOPS, MaxIOPS, "requests per second", func(r *Rates) *int64 { return &r.WriteIOPS }},
 	{"rbps", "readBandwidth", int64(MinBandwidth), math.MaxInt64, "bytes per second", func(r *Rates) *int64 { return (*int64)(&r.ReadBandwidth) }},
 	{"wbps", "writeBandwidth", int64(MinBandwidth), math.MaxInt64, "bytes per second", func(r *Rates) *int64 { return (*int64)(&r.WriteBandwidth) }},
+}
+
+// String names the parameters with a limit, for messages; "none" without any.
+func (l Limits) String() string {
+	var words []string
+	for _, r := range rates {
+		if n := *r.in(&l.Fixed); n != 0 {
+			words = append(words, r.name+": "+r.text(n))
+		}
+		if n := *r.in(&l.PerGiB); n != 0 {
+			words = append(words, r.name+perGiB+": "+r.text(n))
+		}
+	}
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, ", ")
+}
+
+// text formats a limit for messages.
+func (r rate) text(n int64) string {
+	if r.least == int64(MinBandwidth) {
+		return Bytes(n).String()
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // perGiB ends the name of a parameter whose limit follows the volume's size, and perGiBTag its key in the tag.

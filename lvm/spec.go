@@ -21,6 +21,11 @@ func CheckSpec(spec Spec) (Spec, error) {
 		return spec, err
 	}
 	spec.Class = class
+	if spec.Limits != (Limits{}) {
+		if err := spec.Limits.check(); err != nil {
+			return spec, err
+		}
+	}
 	switch {
 	case spec.Required < 0 || spec.Limit < 0:
 		return spec, Errorf(KindOutOfRange, "volume %q: a size cannot be negative (required %d bytes, limit %d bytes)", spec.Name, spec.Required, spec.Limit)

@@ -31,8 +31,12 @@ func DidYouMean(unknown string) string {
 
 // NearestParameter returns the known parameter that an unknown one most resembles; "" if it resembles none.
 func NearestParameter(unknown string) string {
+	return nearestOf(unknown, append(ParameterNames(), api.ParameterFSType))
+}
+
+func nearestOf(unknown string, names []string) string {
 	nearest, least := "", 0
-	for _, name := range append(ParameterNames(), api.ParameterFSType) {
+	for _, name := range names {
 		short := strings.TrimPrefix(name, api.ParameterPrefix)
 		changes := editDistance(strings.ToLower(unknown), strings.ToLower(short))
 		if changes <= max(1, len(short)/3) && (nearest == "" || changes < least) {

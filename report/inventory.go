@@ -124,6 +124,24 @@ type Volume struct {
 	Class        string      `json:"storageClass,omitempty"` // of its claim; empty if the driver does not know it
 	FileSystem   *FileSystem `json:"fileSystem,omitempty"`   // of a mounted volume
 	LastSnapshot time.Time   `json:"lastSnapshot,omitzero"`  // when its youngest snapshot was created that still exists
+	IOLimits     *IOLimits   `json:"ioLimits,omitempty"`     // nil: none
+}
+
+// IOLimits are the limits of a volume's I/O at its size, per second; 0: no limit.
+type IOLimits struct {
+	ReadIOPS       int64     `json:"readIOPS,omitempty"`
+	WriteIOPS      int64     `json:"writeIOPS,omitempty"`
+	ReadBandwidth  lvm.Bytes `json:"readBandwidth,omitempty"`
+	WriteBandwidth lvm.Bytes `json:"writeBandwidth,omitempty"`
+}
+
+// IOLimitsOf returns the limits of a volume; nil: none.
+func IOLimitsOf(v lvm.Volume) *IOLimits {
+	if v.Limits == (lvm.Limits{}) {
+		return nil
+	}
+	at := IOLimits(v.Rates())
+	return &at
 }
 
 // FileSystem is the usage of a mounted file system (statfs(2)).

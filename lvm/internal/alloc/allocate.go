@@ -81,6 +81,7 @@ func allocateIn(s lvm.State, cluster string, g lvm.Group, spec lvm.Spec) (*Alloc
 		Source:  spec.Source,
 		Block:   spec.Block,
 		Access:  spec.Access,
+		Limits:  spec.Limits,
 	}}
 	c.Volume.Class.Group = string(g.Name)
 	provisions := ownExtents(g, spec, extents)

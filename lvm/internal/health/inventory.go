@@ -86,7 +86,7 @@ func (c *groupCheck) addVolumes(inv *report.Inventory) {
 		if v, is := lv.AsVolume(); is {
 			inv.Volumes = append(inv.Volumes, report.Volume{ID: v.ID.String(), UUID: v.UUID, Group: v.Group, LV: lv.Name, Name: v.Name,
 				Claim: v.Claim, Cluster: v.Cluster, State: string(v.State), Layout: string(v.Class.Layout), Pool: lv.Pool, Size: v.Size,
-				Used: c.mapped(lv), Created: lv.Created, Block: v.Block, Encryption: string(v.Class.Encryption)})
+				Used: c.mapped(lv), Created: lv.Created, Block: v.Block, Encryption: string(v.Class.Encryption), IOLimits: report.IOLimitsOf(v)})
 			continue
 		}
 		if sn, is := lv.AsSnapshot(); is {
