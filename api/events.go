@@ -16,6 +16,10 @@ const (
 	ReasonFileSystemResizeRequired    = "FileSystemResizeRequired"   // as the kubelet's, and the two below
 	ReasonVolumeResizeSuccessful      = "VolumeResizeSuccessful"
 	ReasonVolumeResizeFailed          = "VolumeResizeFailed"
+	ReasonVolumeModify                = "VolumeModify" // as external-resizer's, and the three below
+	ReasonVolumeModifySuccessful      = "VolumeModifySuccessful"
+	ReasonVolumeModifyFailed          = "VolumeModifyFailed"
+	ReasonVolumeModifyCancelled       = "VolumeModifyCanceled"
 	ReasonTrimFailed                  = "TrimFailed"
 	ReasonDriverNotRegistered         = "DriverNotRegistered" // the node lacks its topology label, or its CSINode the driver
 )

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/attributes"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
@@ -40,12 +41,14 @@ type Config struct {
 
 	Register func() error // makes the kubelet register the driver again; nil: the registration is not checked
 
+	Limits attributes.Limits // this node's; nil: claims' VolumeAttributesClasses are ignored
+
 	Snapshots bool // csi-snapshotter runs on this node: label contents for it
 
 	Moves func(claim *corev1.PersistentVolumeClaim, deleted bool) // gets each claim of the watch, for kube/move; nil: no volume moves
 }
 
-// Agent acts for this node in the API. It expands the node's volumes, selects this node for clones of its volumes and
+// Agent acts for this node in the API. It expands the node's volumes, changes their attributes, selects this node for clones of its volumes and
 // snapshots, makes csi-provisioner retry claims that it missed, and reports conditions. An idle Agent costs a watch on
 // storage classes, one on claims and, with Snapshots, one on contents without a label.
 type Agent struct {
@@ -59,6 +62,8 @@ type Agent struct {
 	pods    *podLister
 	handles *handleIndex
 	owners  *ownerLists
+
+	modifier *attributes.Modifier // nil: the attributes of volumes are not changed
 
 	classes    *kubeclient.FilteredStore[*storagev1.StorageClass] // by name: this driver's
 	claims     *claimStore
@@ -109,8 +114,10 @@ func NewAgent(cfg Config) *Agent {
 
 		register: cfg.Register,
 	}
+	a.modifier = a.newModifier(cfg.Limits)
 	a.claims = newClaimStore(a.node, func(key string) { a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: key}) })
 	a.claims.observe = cfg.Moves
+	a.claims.modifies = a.modifier != nil
 	a.classes = newClassStore(func(name string) {
 		a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindClass, Key: name})
 		a.claims.wakeAll(func(claim *corev1.PersistentVolumeClaim) bool { return kubeclient.ClassOf(claim) == name })
@@ -207,6 +214,8 @@ func (a *Agent) jobFor(ctx context.Context, object kubeclient.ObjectKey) (job, b
 		return a.jobForContent(object.Key)
 	case kubeclient.KindClass:
 		return a.jobForClass(object.Key)
+	case kindAttributes:
+		return a.jobForAttributes(object)
 	}
 	return a.jobForClaim(ctx, object.Key)
 }
@@ -228,6 +237,12 @@ func (a *Agent) jobForClaim(ctx context.Context, key string) (job, bool) {
 	}
 	if claim.Spec.VolumeName != "" {
 		if !a.mayResize(ctx, claim) {
+			return job{}, false
+		}
+		if a.wantsAttributes(claim) {
+			a.queue.Add(kubeclient.ObjectKey{Kind: kindAttributes, Key: key})
+		}
+		if !isOpen(claim) {
 			return job{}, false
 		}
 		id := string(claim.UID) + "/" + claim.Spec.Resources.Requests.Storage().String()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/attributes"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
@@ -19,12 +20,13 @@ import (
 // those whose volume may be on this node. It is not a FilteredStore: a claim may be in both maps, a bound claim wakes its clones,
 // and a new list must not change since when an unchanged claim waits.
 type claimStore struct {
-	node    string
-	changed func(key string)                                        // called without the lock
-	observe func(claim *corev1.PersistentVolumeClaim, deleted bool) // the same, with each claim; nil: nobody wants them
+	node     string
+	changed  func(key string)                                        // called without the lock
+	observe  func(claim *corev1.PersistentVolumeClaim, deleted bool) // the same, with each claim; nil: nobody wants them
+	modifies bool                                                    // keep the claims that ask for other attributes
 
 	mu   sync.Mutex
-	open map[string]*openClaim // by namespace/name: unbound, or requesting more than their volume has
+	open map[string]*openClaim // by namespace/name: those that keeps selects
 	own  map[string]ownClaim   // By namespace/name: bound, and its volume may be on this node (ownvolumes.go).
 	keys map[string]string     // By name of a PersistentVolume: the claim in own that is bound to it.
 	here map[string]bool       // Names of the PersistentVolumes on this node's disks; setHere says when one is dropped.
@@ -32,7 +34,7 @@ type claimStore struct {
 	calls map[string]calls // by namespace/name, of any claim: a call may arrive before the watch brings its claim
 }
 
-// openClaim is a claim that waits for a volume or for a larger one.
+// openClaim is a claim that waits for a volume, for a larger one, or for other attributes of it.
 type openClaim struct {
 	*corev1.PersistentVolumeClaim
 	since time.Time // when the watch first brought this version
@@ -150,7 +152,7 @@ func (s *claimStore) put(o any) (wake []string) {
 			}
 		}
 	}
-	if !isOpen(claim) {
+	if !s.keeps(claim) {
 		delete(s.open, key)
 		return wake
 	}
@@ -234,6 +236,11 @@ func (s *claimStore) boundTo(volume string) (key string, own ownClaim, ok bool) 
 	return key, s.own[key], ok
 }
 
+// keeps reports whether a claim waits for something.
+func (s *claimStore) keeps(claim *corev1.PersistentVolumeClaim) bool {
+	return isOpen(claim) || s.modifies && attributes.Wanted(claim)
+}
+
 // isOpen reports whether a claim waits for a volume, or for a larger one.
 func isOpen(claim *corev1.PersistentVolumeClaim) bool {
 	switch {
@@ -261,7 +268,7 @@ func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCla
 		return !slices.Contains([]string{api.AnnotationSelectedNode, api.AnnotationStorageProvisioner, api.AnnotationStorageProvisionerBeta, api.AnnotationStorageClassBeta, api.AnnotationNoNodeExpansion, api.AnnotationTrimInterval, api.AnnotationMoveTo, api.AnnotationMoveFinish}, name)
 	})
 	kept.Spec.VolumeName, kept.Spec.StorageClassName, kept.Status.Phase = claim.Spec.VolumeName, claim.Spec.StorageClassName, claim.Status.Phase
-	if isOpen(claim) {
+	if isOpen(claim) || attributes.Wanted(claim) {
 		kept.Spec, kept.Status = claim.Spec, claim.Status
 	}
 	return kept

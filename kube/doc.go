@@ -4,6 +4,7 @@
 // Agent acts for one node:
 //
 //   - It expands this node's volumes when their claims request more (resizer.go).
+//   - It changes the I/O limits of this node's volumes when their claims name another VolumeAttributesClass (modify.go, kube/attributes).
 //   - It selects this node for clones and restores of this node's volumes and snapshots (pin.go).
 //   - It makes csi-provisioner retry a claim that it missed (retrigger.go), and returns one whose selected node does not exist to the
 //     scheduler (selection.go).

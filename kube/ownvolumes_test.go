@@ -208,7 +208,7 @@ func TestForbiddenExpansionNamesTheAnnotation(t *testing.T) {
 	own := rebound()
 	own.Annotations[api.AnnotationSelectedNode] = "node-1"
 	for _, claim := range []*corev1.PersistentVolumeClaim{own, rebound()} {
-		if err := agent.reportForbidden(t.Context(), claim, forbidden); err != nil {
+		if err := agent.reportForbidden(t.Context(), claim, api.ReasonVolumeResizeFailed, forbidden); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -43,7 +43,7 @@ func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 	case apierrors.IsNotFound(err):
 		return true, nil // deleted meanwhile
 	case apierrors.IsForbidden(err):
-		return true, errors.Join(err, a.reportForbidden(ctx, claim, err))
+		return true, errors.Join(err, a.reportForbidden(ctx, claim, api.ReasonVolumeResizeFailed, err))
 	default:
 		return true, err
 	}
@@ -51,14 +51,14 @@ func (a *Agent) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 
 // reportForbidden writes an event on a claim whose selected node is another one although its volume was created for it: the
 // admission policy then takes its volume for that node's.
-func (a *Agent) reportForbidden(ctx context.Context, claim *corev1.PersistentVolumeClaim, why error) error {
+func (a *Agent) reportForbidden(ctx context.Context, claim *corev1.PersistentVolumeClaim, reason string, why error) error {
 	selected := claim.Annotations[api.AnnotationSelectedNode]
 	if selected == "" || selected == a.node {
 		return nil
 	}
 	return a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning,
-		Reason: api.ReasonVolumeResizeFailed, Message: fmt.Sprintf("the volume of this claim is on node %s, but the claim's annotation %s names %s, "+
-			"so the API server does not let node %s record an expansion. Remove the annotation: kubectl -n %s annotate pvc %s %s-. The API server says: %s",
+		Reason: reason, Message: fmt.Sprintf("the volume of this claim is on node %s, but the claim's annotation %s names %s, "+
+			"so the API server does not let node %s record a change of its size or attributes. Remove the annotation: kubectl -n %s annotate pvc %s %s-. The API server says: %s",
 			a.node, api.AnnotationSelectedNode, kubeclient.Quoted(selected), a.node, claim.Namespace, claim.Name, api.AnnotationSelectedNode, why)})
 }
 

@@ -104,7 +104,8 @@ func NewScheme() *runtime.Scheme {
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Namespace{}, &corev1.Event{}, &corev1.PersistentVolume{},
 		&corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{},
 		&corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{})
-	scheme.AddKnownTypes(storagev1.SchemeGroupVersion, &storagev1.StorageClass{}, &storagev1.StorageClassList{}, &storagev1.CSINode{})
+	scheme.AddKnownTypes(storagev1.SchemeGroupVersion, &storagev1.StorageClass{}, &storagev1.StorageClassList{}, &storagev1.CSINode{},
+		&storagev1.VolumeAttributesClass{})
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind(KindSnapshot), &Snapshot{})
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind("VolumeSnapshotClass"), &SnapshotClass{})
 	scheme.AddKnownTypes(authenticationv1.SchemeGroupVersion, &authenticationv1.TokenReview{})
