@@ -68,6 +68,7 @@ func troubled() *facts {
 	f.answers[1].page.LostDisks = []report.LostDisk{{PV: "pv-d", Group: "vg-old", Disk: report.Disk{Path: "/dev/nvme0n1", Model: "FAST 1T", Serial: "S9", Size: 1000 * GiB, Seen: now.Add(-50 * time.Hour)}}}
 	f.answers[0].page.Volumes[0].FileSystem = &report.FileSystem{Type: "ext4", Size: 10 * GiB, Used: 9 * GiB, Available: GiB / 4, Inodes: 1000, InodesUsed: 10, InodesFree: 990}
 	f.answers[1].page.Volumes[0].LastSnapshot = now.Add(-time.Hour)
+	f.answers[1].page.Volumes[0].IOLimits = &report.IOLimits{ReadIOPS: 1000, ReadBandwidth: 100 << 20, WriteIOPS: 50}
 	f.volumes[0].Spec.StorageClassName = "local"
 	f.contents = append(f.contents, snapshot("snap-silent", "node-3", vg1), snapshot("snap-gone", "node-5", vg1), snapshot("snap-lost", "node-1", vg1))
 	f.contents[2].Status.RestoreSize, f.contents[2].Status.CreationTime = int64(GiB), now.Add(-time.Hour).UnixNano()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,6 +41,7 @@ type volumeRow struct {
 	LastSnapshot time.Time          `json:"lastSnapshot,omitzero"`
 	Encryption   string             `json:"encryption,omitempty"` // "luks2"; empty: none
 	KeySecret    string             `json:"keySecret,omitempty"`  // namespace/name of the Secret that opens an encrypted volume
+	IOLimits     *report.IOLimits   `json:"ioLimits,omitempty"`
 }
 
 func (r volumeRow) object() (kind, name string) { return "persistentvolume", r.PV }
@@ -179,6 +181,7 @@ func (r *volumeRow) fill(pv *corev1.PersistentVolume, a *answer) {
 	}
 	r.Volume, r.Layout, r.Pool, r.Size, r.Used = string(v.Group)+"/"+v.LV, v.Layout, v.Pool, v.Size, v.Used
 	r.FileSystem, r.LastSnapshot, r.Encryption = v.FileSystem, v.LastSnapshot, cmp.Or(r.Encryption, v.Encryption)
+	r.IOLimits = v.IOLimits
 	if r.Created.IsZero() {
 		r.Created = v.Created
 	}
@@ -230,10 +233,28 @@ func (r *volumeRow) encryptionCell() string {
 	return r.Encryption + " (" + r.KeySecret + ")"
 }
 
+// limitCells returns the limits of reads and of writes: "1000/s, 100 MiB/s"; "": none.
+func (r *volumeRow) limitCells() (read, write string) {
+	if r.IOLimits == nil {
+		return "", ""
+	}
+	cell := func(iops int64, bandwidth lvm.Bytes) string {
+		var words []string
+		if iops > 0 {
+			words = append(words, strconv.FormatInt(iops, 10)+"/s")
+		}
+		if bandwidth > 0 {
+			words = append(words, bandwidth.String()+"/s")
+		}
+		return strings.Join(words, ", ")
+	}
+	return cell(r.IOLimits.ReadIOPS, r.IOLimits.ReadBandwidth), cell(r.IOLimits.WriteIOPS, r.IOLimits.WriteBandwidth)
+}
+
 func volumeTable(rows []volumeRow, now time.Time, wide bool) *table {
 	t := &table{header: []string{"CLAIM", "POD", "NODE", "CLASS", "SIZE", "FS USED", "INODES", "THIN", "AGE", "SNAPSHOT", "STATUS"}, none: "No volumes of nodelvm."}
 	if wide {
-		t.header = append(t.header, "FS TYPE", "ENCRYPTION", "VOLUME", "LAYOUT", "THIN POOL", "PERSISTENTVOLUME", "HANDLE")
+		t.header = append(t.header, "FS TYPE", "ENCRYPTION", "READ LIMIT", "WRITE LIMIT", "VOLUME", "LAYOUT", "THIN POOL", "PERSISTENTVOLUME", "HANDLE")
 	}
 	for _, r := range rows {
 		thin := ""
@@ -247,7 +268,8 @@ func volumeTable(rows []volumeRow, now time.Time, wide bool) *table {
 			if r.FileSystem != nil {
 				fsType = r.FileSystem.Type
 			}
-			row = append(row, fsType, r.encryptionCell(), r.Volume, r.Layout, r.Pool, r.PV, r.Handle)
+			read, write := r.limitCells()
+			row = append(row, fsType, r.encryptionCell(), read, write, r.Volume, r.Layout, r.Pool, r.PV, r.Handle)
 		}
 		t.add(row...)
 	}

@@ -84,14 +84,18 @@ func (d *driver) recordCluster(uid string) {
 }
 
 // newAgent returns this node's agent; nil without an API server.
-func (d *driver) newAgent(client *kubeclient.Client, host *host.Host, health findings) *kube.Agent {
+func (d *driver) newAgent(client *kubeclient.Client, host *host.Host, limits *limitedVolumes, health findings) *kube.Agent {
 	if client == nil {
 		return nil
 	}
-	return kube.NewAgent(kube.Config{
+	c := kube.Config{
 		Client: client, Node: d.o.nodeName, Volumes: host, Health: health, HealthScope: host.HealthScope, Holdings: host.ManagedVolumes, Snapshots: d.o.snapshots, Log: d.log,
 		Register: d.registerAgain(),
-	})
+	}
+	if limits != nil {
+		c.Volumes, c.Limits = limits, limits
+	}
+	return kube.NewAgent(c)
 }
 
 // clusterOf returns the Controller service's view of the cluster; nil without an agent: each volume is then placed alone.

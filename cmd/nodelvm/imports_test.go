@@ -106,8 +106,8 @@ var kubeLayers = map[string][]string{
 	"kube/claimevents": {"kube/cluster", "kube/kubeclient"},
 	"kube/scaledown":   {"kube/cluster", "kube/kubeclient"},
 	"kube/move":        {"kube/kubeclient", "move"},
-	"kube":             {"kube/kubeclient"},
-	"kube/move":        {"kube/kubeclient"},
+	"kube/attributes":  {"kube/kubeclient"},
+	"kube":             {"kube/kubeclient", "kube/attributes"},
 	"kube/kubetest":    {"kube/kubeclient"},
 	"kube/clustertest": {"kube/cluster", "kube/kubeclient", "kube/kubetest", "lvm/lvmtest/wait"},
 }

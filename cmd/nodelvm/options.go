@@ -33,6 +33,7 @@ type options struct {
 	emptyPoolsFor  time.Duration
 	snapshots      bool
 	trim           bool
+	ioLimits       string
 	shutdownGrace  time.Duration
 	logLevel       string
 	logFormat      string
@@ -57,6 +58,7 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.emptyPoolsFor, "empty-thin-pool-ttl", 10*time.Minute, "time after which the driver removes an empty thin pool that it created; 0: never")
 	flags.BoolVar(&o.snapshots, "snapshots", false, "csi-snapshotter runs in the driver's pod: label the pre-provisioned VolumeSnapshotContents whose snapshot is on this node")
 	flags.BoolVar(&o.trim, "trim", false, "trim the file systems of storage classes and claims with the annotation "+api.AnnotationTrimInterval)
+	flags.StringVar(&o.ioLimits, "io-limits", "", "directory where the driver sees the root of the node's cgroup v2: limit the I/O of the volumes as their VolumeAttributesClasses say; empty: no limits")
 	flags.DurationVar(&o.shutdownGrace, "shutdown-timeout", 9*time.Minute, "time to wait for running LVM commands after SIGTERM")
 	flags.StringVar(&o.logLevel, "log-level", "info", "log level: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "json", "log format: json or console")

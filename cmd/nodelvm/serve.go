@@ -127,12 +127,13 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
-	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Encryption: d.crypt, Log: d.log})
+	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Encryption: d.crypt, IOLimits: d.o.ioLimiter(), Log: d.log})
 	care := &maintenance{host: host, file: d.o.volumeGroups, every: d.o.prepareEvery, log: d.log}
 	record := newDiskRecord(host, d.o.stateDir, d.log)
 	lost := &lostGroups{holdings: host.ManagedVolumes, disks: record.disks.In}
 	health := record.describing(healthOf(host, mounts, care, lost))
-	agent := d.newAgent(client, host, health)
+	limits := d.limited(host, mounts)
+	agent := d.newAgent(client, host, limits, health)
 	lost.claimed = claimedOf(agent)
 	about := document{node: d.o.nodeName, cluster: cluster, host: host, health: health, compare: comparisonOf(agent),
 		details: volumeDetails{fileSystems: mounts.FileSystems, class: classOf(agent), disks: record.disks}}
@@ -140,7 +141,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	d.registry.MustRegister(nodeCollector{read: about.read, log: d.log})
 	trims := newTrimMetrics(d.registry)
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
-		newController(d.o.nodeName, host, clusterOf(agent), mounts), mounts)
+		newController(d.o.nodeName, host, limits, clusterOf(agent), mounts), mounts)
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {
 		d.ready.set(host.Ready, "")
@@ -148,6 +149,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		d.act(ctx, parts, agent)
 		care.start(ctx, parts)
 		record.start(ctx, parts)
+		d.checkLimits(ctx, parts, mounts)
 		if d.o.trim {
 			startTrim(ctx, parts, mounts, agent, trims, d.log)
 		}
@@ -177,12 +179,16 @@ func (d *driver) hostConfig() lvm.Config {
 }
 
 // newController returns the Controller service. It refuses to create a volume that the Node service would refuse to mount.
-func newController(nodeName string, host *host.Host, cluster controller.Cluster, mounts *node.Server) *controller.Server {
-	return controller.New(controller.Config{
+func newController(nodeName string, host *host.Host, limits *limitedVolumes, cluster controller.Cluster, mounts *node.Server) *controller.Server {
+	c := controller.Config{
 		NodeName: nodeName, Volumes: host, Snapshots: host, Cluster: cluster,
 		CheckFileSystem: filesystem.CheckOptions, CheckMountOptions: mount.CheckOptions, MinimumSize: filesystem.MinimumSize,
 		PrepareCopy: mounts.PrepareCopy,
-	})
+	}
+	if limits != nil {
+		c.Volumes, c.Limits = limits, limits
+	}
+	return controller.New(c)
 }
 
 // startHost sets up LVM on this node, and recovers what an earlier run left unfinished. It returns the cluster's UID too, which is in

@@ -38,7 +38,7 @@ func TestValuesArriveWhereTheyBelong(t *testing.T) {
 	args := strings.Join(set.Spec.Template.Spec.Containers[0].Args, " ")
 	for _, want := range []string{
 		"--endpoint=unix:///var/lib/k0s/kubelet/plugins/nodelvm.io/csi.sock", "--kubelet-dir=/var/lib/k0s/kubelet",
-		"--max-volumes-per-node=16", "--trim", "--log-level=debug",
+		"--max-volumes-per-node=16", "--trim", "--io-limits=/sys/fs/cgroup", "--log-level=debug",
 	} {
 		if !strings.Contains(args, want) {
 			t.Errorf("arguments %s lack %s", args, want)

@@ -34,11 +34,17 @@ func keyedClass(t *testing.T, name string, parameters map[string]string) {
 // allowKeysOf names the classes in the policy, as an admin does with the plain manifest, until the test ends.
 func allowKeysOf(t *testing.T, classes string) {
 	t.Helper()
+	setPolicyVariable(t, "encryptedClasses", classes)
+}
+
+// setPolicyVariable sets a variable of the node's policy until the test ends.
+func setPolicyVariable(t *testing.T, name, value string) {
+	t.Helper()
 	policies := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	policy, err := policies.Get(t.Context(), "nodelvm-node-restriction", metav1.GetOptions{})
 	must(t, err)
 	for i, v := range policy.Spec.Variables {
-		if v.Name != "encryptedClasses" {
+		if v.Name != name {
 			continue
 		}
 		set := func(ctx context.Context, expression string) {
@@ -47,11 +53,11 @@ func allowKeysOf(t *testing.T, classes string) {
 			_, err = policies.Patch(ctx, policy.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 			must(t, err)
 		}
-		set(t.Context(), classes)
+		set(t.Context(), value)
 		t.Cleanup(func() { set(context.Background(), v.Expression) })
 		return
 	}
-	t.Fatal("the policy has no variable encryptedClasses")
+	t.Fatalf("the policy has no variable %s", name)
 }
 
 // keyed makes a volume one of an encrypted class, with the Secret of its claim's name.

@@ -48,6 +48,7 @@ func Long() []Page {
 		{Path: "howto/add-disks.md", Names: disks},
 		{Path: "howto/autoscaling.md"},
 		{Path: "howto/encryption.md"},
+		{Path: "howto/io-limits.md"},
 		{Path: "howto/dashboard.md"},
 		{Path: "howto/distributions.md"},
 		{Path: "howto/gitops.md"},
