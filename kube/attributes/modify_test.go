@@ -131,7 +131,7 @@ func (c *cluster) patch(w http.ResponseWriter, r *http.Request, what string, obj
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	text := what + ": " + told(change)
+	text := what + ": " + changeIn(change)
 	c.changes = append(c.changes, text)
 	if c.refuse[text] {
 		kubetest.Reply(w, http.StatusInternalServerError, apierrors.NewInternalError(errors.New("refused")).Status())
@@ -178,8 +178,8 @@ func merge(object, change map[string]any) map[string]any {
 	return object
 }
 
-// told says what a patch of a claim's status or of a PersistentVolume changes.
-func told(change map[string]any) string {
+// changeIn describes a patch of a claim's status or of a PersistentVolume.
+func changeIn(change map[string]any) string {
 	if spec, is := change["spec"].(map[string]any); is {
 		return fmt.Sprint("class ", spec["volumeAttributesClassName"])
 	}
