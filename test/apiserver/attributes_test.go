@@ -3,7 +3,6 @@
 package apiserver
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -188,38 +186,36 @@ func TestVolumeAttributesOfOtherNodes(t *testing.T) {
 	ones, twos := one.bound(t, "ones", corev1.PersistentVolumeFilesystem), two.bound(t, "twos", corev1.PersistentVolumeFilesystem)
 	namesClass(t, ones, "gold")
 	namesClass(t, twos, "gold")
-	status := func(client kubernetes.Interface, claim *corev1.PersistentVolumeClaim) error {
-		_, err := client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(t.Context(), claim.Name, types.MergePatchType,
-			[]byte(`{"status": {"modifyVolumeStatus": {"status": "InProgress", "targetVolumeAttributesClassName": "gold"}}}`), metav1.PatchOptions{}, "status")
+	change := func(n *node, claim *corev1.PersistentVolumeClaim, body, class string, sub ...string) error {
+		_, err := n.client(t).CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(t.Context(), claim.Name, types.MergePatchType, fmt.Appendf(nil, body, class), metav1.PatchOptions{}, sub...)
 		return err
 	}
-	class := func(client kubernetes.Interface, claim *corev1.PersistentVolumeClaim) error {
-		_, err := client.CoreV1().PersistentVolumes().Patch(t.Context(), claim.Spec.VolumeName, types.MergePatchType,
-			[]byte(`{"spec": {"volumeAttributesClassName": "gold"}}`), metav1.PatchOptions{})
+	status := func(n *node, claim *corev1.PersistentVolumeClaim, class string) error {
+		return change(n, claim, `{"status": {"modifyVolumeStatus": {"status": "InProgress", "targetVolumeAttributesClassName": %q}}}`, class, "status")
+	}
+	volume := func(n *node, claim *corev1.PersistentVolumeClaim, class string) error {
+		_, err := n.client(t).CoreV1().PersistentVolumes().Patch(t.Context(), claim.Spec.VolumeName, types.MergePatchType,
+			fmt.Appendf(nil, `{"spec": {"volumeAttributesClassName": %q}}`, class), metav1.PatchOptions{})
 		return err
 	}
-	wish := func(client kubernetes.Interface, claim *corev1.PersistentVolumeClaim) error {
-		_, err := client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(t.Context(), claim.Name, types.MergePatchType,
-			[]byte(`{"spec": {"volumeAttributesClassName": "gold"}}`), metav1.PatchOptions{})
-		return err
-	}
-	const volumeRefused = "nodelvm-node-restriction"
-	expectTried(t, tried{"without ioLimits.enabled, record a change of its volume", volumeRefused, class(one.client(t), ones)})
+	const volumeRefused, claimRefused = "nodelvm-node-restriction", "may give back unbound claims"
+	expectTried(t, tried{"without ioLimits.enabled, record a change of its volume", volumeRefused, volume(one, ones, "gold")})
 	allowAttributes(t)
 	one.untilAttributesAllowed(t, ones)
 	for _, n := range []struct {
 		*node
 		own, others *corev1.PersistentVolumeClaim
 	}{{one, ones, twos}, {two, twos, ones}} {
-		client := n.client(t)
-		const claimRefused = "may give back unbound claims"
 		expectTried(t,
-			tried{n.name + " records a change of its volume", "", cmp.Or(status(client, n.own), class(client, n.own))},
-			tried{n.name + " records a change of another's volume on the claim", claimRefused, status(client, n.others)},
-			tried{n.name + " records a change of another's volume", volumeRefused, class(client, n.others)},
-			tried{n.name + " asks for a change of another's volume", claimRefused, wish(client, n.others)},
+			tried{n.name + " begins a change of its volume", "", status(n.node, n.own, "gold")},
+			tried{n.name + " records a change of its volume", "", volume(n.node, n.own, "gold")},
+			tried{n.name + " begins a change that its claim does not ask for", claimRefused, status(n.node, n.own, "silver")},
+			tried{n.name + " begins a change of another's volume", claimRefused, status(n.node, n.others, "silver")},
+			tried{n.name + " records a change of another's volume", volumeRefused, volume(n.node, n.others, "silver")},
+			tried{n.name + " asks for a change of its volume", claimRefused, change(n.node, n.own, `{"spec": {"volumeAttributesClassName": %q}}`, "silver")},
+			tried{n.name + " asks for a change of another's volume", claimRefused, change(n.node, n.others, `{"spec": {"volumeAttributesClassName": %q}}`, "silver")},
 		)
-		if _, err := client.StorageV1().VolumeAttributesClasses().Create(t.Context(), &storagev1.VolumeAttributesClass{
+		if _, err := n.client(t).StorageV1().VolumeAttributesClasses().Create(t.Context(), &storagev1.VolumeAttributesClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "mine"}, DriverName: driver, Parameters: map[string]string{"readIOPS": "max"}}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("%s creates a class: %v", n.name, err)
 		}
