@@ -24,8 +24,8 @@ func modifying(state core.PersistentVolumeClaimModifyVolumeStatus, target string
 	return failing(core.PersistentVolumeClaimVolumeModifyingVolume, pvc)
 }
 
-// TestAttributes: with ioLimits.enabled a node records the attributes classes of its own volumes, and those alone that their claims ask for;
-// without, none.
+// TestAttributes: with ioLimits.enabled a node records its own volumes' attributes classes, if their claims ask for them. Without, it
+// records none.
 func TestAttributes(t *testing.T) {
 	const progress, pending, infeasible = core.PersistentVolumeClaimModifyVolumeInProgress, core.PersistentVolumeClaimModifyVolumePending, core.PersistentVolumeClaimModifyVolumeInfeasible
 	fast := func(node string) *core.PersistentVolumeClaim { return naming("fast", bound(node)) }

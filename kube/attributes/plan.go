@@ -16,9 +16,9 @@ type step int
 
 const (
 	nothing step = iota
-	cancel       // the claim names no class any more, and no change is under way: drop the condition that says so
-	proceed      // continue the change to the target that the status names
-	begin        // change to the class that the claim names, if that class exists
+	cancel       // The claim names no class any more, and no change is under way: drop the condition that says so.
+	proceed      // Continue the change to the target that the status names.
+	begin        // Change to the class that the claim names, if that class exists.
 )
 
 // Wanted reports whether Modify has something to do for a bound claim.

@@ -180,7 +180,7 @@ func TestVolumeAttributesAreOptional(t *testing.T) {
 	}
 }
 
-// TestVolumeAttributesOfOtherNodes: a node's token may record the attributes of its own volumes alone.
+// TestVolumeAttributesOfOtherNodes: a node's token may record its own volumes' attributes alone.
 func TestVolumeAttributesOfOtherNodes(t *testing.T) {
 	one, two := newNode(t, "a"), newNode(t, "b")
 	ones, twos := one.bound(t, "ones", corev1.PersistentVolumeFilesystem), two.bound(t, "twos", corev1.PersistentVolumeFilesystem)
