@@ -32,7 +32,7 @@ func newClient(offer Offer, key identity, token func() (string, error)) (*client
 		Transport: &http.Transport{
 			DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext, TLSClientConfig: key.clientTLS(offer.Key),
 			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 2 * time.Minute, MaxResponseHeaderBytes: 16 << 10,
-			DisableCompression: true, MaxIdleConns: 1, IdleConnTimeout: 5 * time.Second, Protocols: http1(), ReadBufferSize: 256 << 10,
+			DisableCompression: true, MaxIdleConns: 1, IdleConnTimeout: 5 * time.Second, Protocols: http1(),
 		},
 	}}, nil
 }
@@ -87,7 +87,10 @@ func (c *client) request(ctx context.Context, chunks span, hashes bool) (io.Read
 	r.Header.Set("Authorization", "Bearer "+token)
 	answer, err := c.http.Do(r)
 	if err != nil {
-		return nil, lvm.Errorf(lvm.KindBusy, "cannot reach the source of the volume: %w", err)
+		if whole := (*url.Error)(nil); errors.As(err, &whole) {
+			err = whole.Err // without the long URL
+		}
+		return nil, lvm.Errorf(lvm.KindBusy, "the source of the volume at %s does not answer: %w", c.offer.Address, err)
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer func() { _ = answer.Body.Close() }()

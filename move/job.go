@@ -92,6 +92,10 @@ func (n *Node) forget(ctx context.Context, is func(*job) bool) error {
 
 // newJob creates the logical volume, or finds it.
 func (n *Node) newJob(ctx context.Context, offer Offer, class lvm.Class) (*job, error) {
+	if class.Layout != offer.Class.Layout || class.Encryption != offer.Class.Encryption {
+		return nil, lvm.Errorf(lvm.KindInvalid, "volume %q is %s, %s, and cannot become %s, %s by its move", offer.Name,
+			offer.Class.Layout, offer.Class.Encryption.Description(), class.Layout, class.Encryption.Description())
+	}
 	v, err := n.cfg.Engine.Receive(ctx, lvm.Incoming{
 		Spec: lvm.Spec{Name: offer.Name, Class: class, Required: offer.Size, Block: offer.Block}, Move: offer.Move, FormatMark: offer.FormatMark,
 	})

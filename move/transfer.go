@@ -15,7 +15,7 @@ import (
 )
 
 // segment is how many chunks are written before they are flushed.
-const segment = 64
+const segment = 256
 
 // How often the target's tags say how far a copy is: a restart copies at most so much again.
 const (

@@ -53,6 +53,7 @@ var jobs = []job{
 	{name: "imagetools", dir: "../..", tag: "realfs", pkg: "./node", tools: true, tests: append(imageTests, killedMkfs),
 		gate: append(imageTests, killedMkfs+"/^ext4$", "^TestCorruptFileSystems$", "^TestGrowth$", "^TestTrim$", "^TestCopiesBeside", "^TestOpenDevice")},
 	onRealLVM("thinpool", "Real"),
+	onRealLVM("moving", "^TestNeverMounted_RealLVM$"),
 	onRealLVM("prepare", "^TestPrepare_"),
 	onRealLVM("operations", "Real"),
 }

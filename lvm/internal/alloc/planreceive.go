@@ -24,6 +24,12 @@ func PlanReceive(s lvm.State, cluster string, in lvm.Incoming) (Reception, error
 	if err := lvm.CheckMove(in.Move); err != nil {
 		return Reception{}, err
 	}
+	if spec.Required == 0 || spec.Limit != 0 || spec.Source != (lvm.ID{}) {
+		return Reception{}, lvm.Errorf(lvm.KindInvalid, "volume %q cannot move to this node: its size is not known", spec.Name)
+	}
+	if mark := in.FormatMark; mark < 0 || mark%lvm.FormatMarkSize != 0 || mark > spec.Class.DeviceSize(spec.Required)-lvm.FormatMarkSize {
+		return Reception{}, lvm.Errorf(lvm.KindInvalid, "volume %q cannot move to this node: its format mark cannot be at %d of %d bytes", spec.Name, mark, spec.Required)
+	}
 	groups, err := GroupsOf(s, spec.Class)
 	if err != nil {
 		return Reception{}, err

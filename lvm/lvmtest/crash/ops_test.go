@@ -25,7 +25,7 @@ type crashOp struct {
 	check   func(*crash, *hosttest.Driver)       // checks the outcome, and cleans up for the next case
 }
 
-var crashOps = []crashOp{
+var crashOps = slices.Concat(moveOps, []crashOp{
 	{name: "create", do: (*crash).create, check: (*crash).checkCreated},
 	{name: "raid create", do: (*crash).create, check: (*crash).checkCreated},
 	{name: "raw create", prepare: (*crash).leaveDirt, do: (*crash).create, check: (*crash).checkCreated},
@@ -40,7 +40,7 @@ var crashOps = []crashOp{
 	{name: "remove", prepare: (*crash).makeVictim, do: (*crash).remove, check: (*crash).checkRemoved},
 	{name: "thin remove", setUp: (*crash).makeOrigin, prepare: (*crash).makeVictim, do: (*crash).remove, check: (*crash).checkRemoved},
 	{name: "wipe", prepare: (*crash).makeVictim, do: (*crash).remove, check: (*crash).checkRemoved},
-}
+})
 
 // spec is the volume of the case.
 func (c *crash) spec() lvm.Spec {
@@ -50,9 +50,9 @@ func (c *crash) spec() lvm.Spec {
 		spec.Block = true
 	case "wipe":
 		spec.Required = max(spec.Required, c.size)
-	case "raid create":
+	case "raid create", "receive raid":
 		spec.Class = c.b.In(lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 1})
-	case "pool create", "thin create", "thin remove", "copy", "read-only copy":
+	case "pool create", "thin create", "thin remove", "copy", "read-only copy", "receive thin":
 		spec.Class = c.b.Thin("", 0, lvm.ID{}).Class
 	}
 	if c.op.name != "wipe" && spec.Class.Layout != lvm.LayoutThin {

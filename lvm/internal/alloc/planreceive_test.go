@@ -1,0 +1,32 @@
+package alloc
+
+import (
+	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// TestReceiveRefuses: an offer is another node's word, so what it says of a volume must not become a logical volume that this node cannot read.
+func TestReceiveRefuses(t *testing.T) {
+	class := lvm.Class{Group: "vg", Layout: lvm.LayoutLinear, Wipe: lvm.WipeZero}
+	good := lvm.Incoming{Spec: lvm.Spec{Name: "v", Class: class, Required: 8 * lvm.MiB}, Move: "0123456789abcdef0123456789abcdef", FormatMark: 4 * lvm.MiB}
+	for what, spoil := range map[string]func(in *lvm.Incoming){
+		"a mark within a block": func(in *lvm.Incoming) { in.FormatMark = 5 },
+		"a mark before":         func(in *lvm.Incoming) { in.FormatMark = -lvm.FormatMarkSize },
+		"a mark behind":         func(in *lvm.Incoming) { in.FormatMark = 8 * lvm.MiB },
+		"no move":               func(in *lvm.Incoming) { in.Move = "" },
+		"a long move":           func(in *lvm.Incoming) { in.Move += "0" },
+		"no size":               func(in *lvm.Incoming) { in.Spec.Required = 0 },
+		"no name":               func(in *lvm.Incoming) { in.Spec.Name = "" },
+		"a source":              func(in *lvm.Incoming) { in.Spec.Class.Layout = lvm.LayoutThin; in.Spec.Source.LV = "x" },
+	} {
+		in := good
+		spoil(&in)
+		if _, err := PlanReceive(lvm.State{}, "cluster", in); lvm.KindOf(err) != lvm.KindInvalid {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := PlanReceive(lvm.State{}, "cluster", good); lvm.KindOf(err) != lvm.KindInsufficientCapacity {
+		t.Errorf("a node without a group: %v", err)
+	}
+}
