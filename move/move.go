@@ -12,9 +12,10 @@ type Offer struct {
 	UUID   string `json:"uuid"`   // of the source's logical volume
 	Move   string `json:"move"`   // identifies this hold: a volume that was released and held again has another one, so a copy of the former is worthless
 
-	Name       string    `json:"name"`  // lvm.Spec.Name
-	Class      lvm.Class `json:"class"` // Class.Group is the source's; the target may have another
-	Size       lvm.Bytes `json:"size"`  // lvm.Volume.Size
+	Name       string    `json:"name"`            // lvm.Spec.Name
+	Claim      string    `json:"claim,omitempty"` // lvm.Spec.Claim
+	Class      lvm.Class `json:"class"`           // Class.Group is the source's; the target may have another
+	Size       lvm.Bytes `json:"size"`            // lvm.Volume.Size
 	Block      bool      `json:"block,omitempty"`
 	FormatMark lvm.Bytes `json:"formatMark,omitempty"` // lvm.Volume.FormatMark
 

@@ -1,0 +1,102 @@
+package move
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/move"
+)
+
+// data is the Engine over the real data side.
+type data struct{ node *move.Node }
+
+// EngineOf returns the Engine of a node's data side.
+func EngineOf(n *move.Node) Engine { return data{n} }
+
+// maxOffer bounds what a source's annotation can make the target decode.
+const maxOffer = 16 << 10
+
+func (d data) Volumes(ctx context.Context) ([]Local, error) {
+	volumes, err := d.node.Moves(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Local, 0, len(volumes))
+	for _, v := range volumes {
+		all = append(all, Local{Volume: v, Move: v.Move, Record: v.Record})
+	}
+	return all, nil
+}
+
+func (d data) Note(ctx context.Context, id lvm.ID, uuid, record string) error {
+	return d.node.Note(ctx, id, uuid, record)
+}
+
+func (d data) Hold(ctx context.Context, id lvm.ID, uuid string) (Offer, error) {
+	offer, err := d.node.Hold(ctx, id, uuid)
+	if err != nil {
+		return Offer{}, err
+	}
+	text, err := json.Marshal(offer)
+	if err != nil {
+		return Offer{}, lvm.Errorf(lvm.KindInternal, "cannot write the offer of volume %s: %w", id, err)
+	}
+	return Offer{Move: offer.Move, Text: text}, nil
+}
+
+func (d data) Cancel(ctx context.Context, id lvm.ID, uuid string) error {
+	return d.node.Cancel(ctx, id, uuid)
+}
+
+func (d data) HandOver(ctx context.Context, id lvm.ID, uuid, hold string) error {
+	return d.node.HandOver(ctx, id, uuid, hold)
+}
+
+func (d data) Remove(ctx context.Context, id lvm.ID, uuid string) error {
+	return d.node.Remove(ctx, id, uuid)
+}
+
+func (d data) Receive(ctx context.Context, offer Offer, parameters map[string]string) (Progress, error) {
+	o, class, err := parseOffer(offer, parameters)
+	if err != nil {
+		return Progress{}, err
+	}
+	p, err := d.node.Receive(ctx, o, class)
+	return Progress{Done: p.Done, Total: p.Total, Problem: p.Problem}, err
+}
+
+func (d data) Finish(ctx context.Context, id lvm.ID, uuid string) error {
+	_, err := d.node.Finish(ctx, id, uuid)
+	return err
+}
+
+func (d data) Discard(ctx context.Context, id lvm.ID, uuid string) error {
+	return d.node.Discard(ctx, id, uuid)
+}
+
+func (d data) Key() string { return d.node.Key() }
+
+// parseOffer decodes an offer, and what the storage class says of the volume group and the layout at the target.
+func parseOffer(offer Offer, parameters map[string]string) (o move.Offer, class lvm.Class, err error) {
+	if len(offer.Text) > maxOffer {
+		return o, class, lvm.Errorf(lvm.KindInvalid, "the offer of the source has %d bytes, and at most %d are possible", len(offer.Text), maxOffer)
+	}
+	if err := json.Unmarshal(offer.Text, &o); err != nil {
+		return o, class, lvm.Errorf(lvm.KindInvalid, "the offer of the source cannot be read: %w", err)
+	}
+	if o.Move != offer.Move {
+		return o, class, lvm.Errorf(lvm.KindInvalid, "the offer of the source is for move %q, and its text for %q", offer.Move, o.Move)
+	}
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		if p, known := lvm.FindParameter(name); known {
+			if err := p.Parse(&class, parameters[name]); err != nil {
+				return o, class, lvm.Errorf(lvm.KindInvalid, "the StorageClass' parameter %s is %q; %w", name, parameters[name], err)
+			}
+		}
+	}
+	class, err = lvm.CheckClass(class)
+	return o, class, err
+}
