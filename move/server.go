@@ -255,22 +255,24 @@ type read struct {
 }
 
 // readAhead is how many chunks of one volume are in memory.
-const readAhead = 4
+const readAhead = 8
 
 func (o *outgoing) sendChunks(ctx context.Context, file *os.File, size lvm.Bytes) error {
 	ctx, cancel := context.WithCancel(ctx)
-	chunks := make(chan read)
+	chunks := make(chan read, readAhead)
 	free := make(chan []byte, readAhead)
-	for range readAhead {
-		free <- newBuffer()
+	var buffers [readAhead][]byte
+	for i := range buffers {
+		buffers[i] = newBuffer()
+		free <- buffers[i]
 	}
 	var reader sync.WaitGroup
 	reader.Go(func() { o.read(ctx, file, size, free, chunks) })
 	defer func() {
 		cancel()
+		close(free) // the reader may wait for one
 		reader.Wait()
-		close(free)
-		for b := range free {
+		for _, b := range buffers {
 			freeBuffer(b)
 		}
 	}()
@@ -302,6 +304,9 @@ func (o *outgoing) read(ctx context.Context, file *os.File, size lvm.Bytes, free
 	defer close(chunks)
 	for i := o.q.span.from; i < o.q.span.to; i++ {
 		r := read{buffer: <-free}
+		if r.buffer == nil {
+			return // closed
+		}
 		r.data = r.buffer[:lengthOf(size, i)]
 		if r.err = o.server.limit.wait(ctx, len(r.data)); r.err == nil {
 			r.err = readChunk(file, r.data, i)
@@ -317,7 +322,6 @@ func (o *outgoing) read(ctx context.Context, file *os.File, size lvm.Bytes, free
 		select {
 		case chunks <- r:
 		case <-ctx.Done():
-			freeBuffer(r.buffer)
 			return
 		}
 		if failed {
