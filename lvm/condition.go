@@ -27,6 +27,8 @@ const (
 	ConditionThinPoolFull       ConditionType = "ThinPoolFull"       // the volume's thin pool is full: writes fail
 	ConditionThinPoolFailed     ConditionType = "ThinPoolFailed"     // the volume's thin pool is read-only or needs a check
 
+	ConditionThinPoolTransactionMismatch ConditionType = "ThinPoolTransactionMismatch" // LVM's metadata and the thin pool have different transaction ids
+
 	ConditionVolumeSuspended        ConditionType = "VolumeSuspended"            // its I/O waits for a resume
 	ConditionDiskUnresponsive       ConditionType = "DiskUnresponsive"           // a disk of the volume group
 	ConditionVolumeGroupUnusable    ConditionType = "VolumeGroupUnusable"        // Group.Problem
@@ -60,7 +62,7 @@ func (t ConditionType) Severity() Severity {
 	switch t {
 	case ConditionVolumeRebuilding:
 		return SeverityInfo
-	case ConditionVolumeDegraded, ConditionThinPoolNearlyFull, ConditionVolumeGroupUnusable, ConditionVolumeGroupSetupFailed, ConditionMixedBlockSizes, ConditionPhysicalVolumeNotAccepted,
+	case ConditionVolumeDegraded, ConditionThinPoolNearlyFull, ConditionThinPoolTransactionMismatch, ConditionVolumeGroupUnusable, ConditionVolumeGroupSetupFailed, ConditionMixedBlockSizes, ConditionPhysicalVolumeNotAccepted,
 		ConditionFileSystemNearlyFull, ConditionFileSystemInodesNearlyUsed, ConditionSignatureFound, ConditionIOLimitsNotSet:
 		return SeverityWarning
 	default:

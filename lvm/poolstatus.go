@@ -10,6 +10,8 @@ type PoolStatus struct {
 	NeedsCheck                  bool
 	MetadataUsed, MetadataTotal int64 // blocks of 4 KiB
 	DataUsed, DataTotal         int64 // chunks
+
+	TransactionID uint64 // 0 if Failed: the kernel does not report it then
 }
 
 // IsFull reports whether writes to new blocks fail.
@@ -42,4 +44,11 @@ func Percent(part, whole int64) string {
 // IsAbove reports whether at least so many percent are in use.
 func IsAbove(used, total int64, percent int) bool {
 	return total > 0 && used >= total/100*int64(percent)+total%100*int64(percent)/100
+}
+
+// IsMismatched reports whether LVM's metadata is of another state of the pool. While it has messages for the pool, it is one transaction
+// ahead until the pool has them; whoever uses the pool next sends them.
+func (s PoolStatus) IsMismatched(pool ThinPool) bool {
+	ahead := len(pool.Messages) > 0 && pool.TransactionID == s.TransactionID+1
+	return !s.Failed && pool.TransactionID != s.TransactionID && !ahead
 }

@@ -114,6 +114,8 @@ type ThinPool struct {
 	Metadata  string // name of the metadata LV
 	ChunkSize Bytes
 	Zero      bool // the pool zeroes new blocks; the driver creates no volume in a pool without it
+	// TransactionID is LVM's count of its changes to the pool's volumes; the pool has its own (PoolStatus). LVM's report is not asked for it.
+	TransactionID uint64
 	// Messages are the messages "create VOLUME" and "delete NUMBER" that a killed command had to send to the pool. The metadata
 	// does not record whether it sent them. LVM's report lacks them.
 	Messages []string

@@ -91,6 +91,10 @@ type Pool struct {
 	Zero         bool      `json:"zero"`        // new blocks read as zeroes
 	State        PoolState `json:"state"`
 	Extensions   int       `json:"extensions,omitempty"` // how often the driver has extended it since it started
+
+	// While a command of LVM runs, the two may differ by 1.
+	TransactionID       uint64  `json:"transactionID"`                 // in LVM's metadata
+	KernelTransactionID *uint64 `json:"kernelTransactionID,omitempty"` // in the pool; nil while the kernel does not report it
 }
 
 // PoolState is whether a thin pool accepts writes.

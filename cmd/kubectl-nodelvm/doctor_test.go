@@ -255,6 +255,9 @@ var faults = []fault{
 		loseGroup(&f.answers[0].page)
 		f.capacities = f.capacities[2:]
 	}, "conditions", "node-1, volume group vg-data", "volume group vg-data is not on this node. Affected volumes: VolumeDataMissing: claim shop/data-db-0"},
+	{"restored metadata", func(f *facts) {
+		f.answers[0].page.Conditions = []report.Condition{{Type: "ThinPoolTransactionMismatch", Group: "vg-data", Pool: "nodelvm-thin", Text: "LVM's metadata has transaction_id = 5 for thin pool vg-data/nodelvm-thin, and the pool itself has 7"}}
+	}, "conditions", "node-1, thin pool vg-data/nodelvm-thin", "has transaction_id = 5 for thin pool vg-data/nodelvm-thin, and the pool itself has 7"},
 	{"thin pool that serves two classes is nearly full", func(f *facts) {
 		f.classes = append(f.classes, class("thin-xfs", map[string]string{"volumeGroup": "vg-data", "layout": "thin"}))
 		f.capacities = append(f.capacities, capacityOf("node-1", "thin-xfs", "70Gi"), capacityOf("node-2", "thin-xfs", "70Gi"))

@@ -66,6 +66,9 @@ func ParsePool(params string) (lvm.PoolStatus, error) {
 	}
 	s := lvm.PoolStatus{Mode: f[4], NeedsCheck: f[7] == "needs_check"}
 	var err, dataErr error
+	if s.TransactionID, err = strconv.ParseUint(f[0], 10, 64); err != nil {
+		return lvm.PoolStatus{}, fmt.Errorf("cannot parse %q as the status of a thin pool: %s must be a transaction id", params, f[0])
+	}
 	s.MetadataUsed, s.MetadataTotal, err = ratio(f[1])
 	s.DataUsed, s.DataTotal, dataErr = ratio(f[2])
 	if err != nil || dataErr != nil {

@@ -11,6 +11,8 @@ import (
 type poolKernel struct {
 	devices map[int]bool
 	behind  bool // it has not counted LVM's pending messages
+
+	transaction uint64 // the pool's own id
 }
 
 func (n *Node) kernelOf(pool *lvm.LV) *poolKernel {
@@ -38,6 +40,7 @@ func (n *Node) number(g *group, lv *lvm.LV) int {
 func (n *Node) queue(pool *lvm.LV, message string) {
 	if len(pool.Thin.Messages) == 0 {
 		n.kernelOf(pool).behind = true
+		pool.Thin.TransactionID++
 	}
 	pool.Thin.Messages = append(slices.Clone(pool.Thin.Messages), message)
 }
@@ -66,7 +69,7 @@ func (n *Node) tell(g *group, pool *lvm.LV) *failure {
 		}
 		k.devices[number] = true
 	}
-	k.behind = false
+	k.behind, k.transaction = false, pool.Thin.TransactionID
 	if n.messagesCounted {
 		return &failure{-1, "signal: killed"}
 	}

@@ -20,10 +20,17 @@ func Unflushed(lv lvm.LV) bool {
 	return lv.Thin != nil && len(lv.Thin.Messages) > 0 && lv.IsManagedPool()
 }
 
-// flushBefore flushes the pool of a thin volume before its removal, and returns the group as it then is. The caller holds the
-// group's lock.
+// flushBefore flushes the pool of a thin volume before its removal, and returns the group as it then is. It refuses (lvm.KindBusy) if LVM's
+// metadata is of another state of the pool: lvremove would raise LVM's transaction id, perhaps to the pool's, and LVM would take both for
+// the same although they differ in their volumes. The caller holds the group's lock.
 func (e *Engine) flushBefore(ctx context.Context, g lvm.Group, lv lvm.LV) (lvm.Group, error) {
 	pool := g.FindLV(lv.Pool)
+	if lv.Pool != "" && pool != nil && pool.Thin != nil {
+		if s, err := e.PoolStatus(g, *pool); err == nil && s != nil && s.IsMismatched(*pool.Thin) {
+			return g, lvm.Errorf(lvm.KindBusy, "the driver does not remove %[1]s/%[2]s: LVM's metadata has transaction_id = %[3]d for its thin pool %[4]s, and the pool itself has %[5]d. Restore metadata with transaction_id = %[5]d (docs/howto/replace-disk.md)",
+				g.Name, lv.Name, pool.Thin.TransactionID, pool.Name, s.TransactionID)
+		}
+	}
 	if lv.Pool == "" || pool == nil || !Unflushed(*pool) || g.HasPendingCreate(lv) {
 		return g, nil
 	}

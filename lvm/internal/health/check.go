@@ -53,7 +53,7 @@ func (c *groupCheck) checkVolumes(ctx context.Context) {
 		}
 		c.checkMapped(p)
 		if p.lv.Pool != "" {
-			c.checkThin(p)
+			c.checkThin(ctx, p)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/nodelvm/nodelvm/internal/dm"
@@ -17,10 +18,10 @@ const (
 )
 
 // checkThin adds the conditions of a volume's pool: what makes writes fail, for each volume; a nearly full pool once.
-func (c *groupCheck) checkThin(p checkedVolume) {
+func (c *groupCheck) checkThin(ctx context.Context, p checkedVolume) {
 	s, known := c.pools[p.lv.Pool]
 	if !known {
-		s = c.checkPool(p.lv.Pool)
+		s = c.checkPool(ctx, p.lv.Pool)
 		c.pools[p.lv.Pool] = s
 	}
 	if s == nil {
@@ -35,16 +36,18 @@ func (c *groupCheck) checkThin(p checkedVolume) {
 	}
 }
 
-// checkPool returns a pool's status, and adds a condition if the pool is nearly full.
-func (c *groupCheck) checkPool(name string) *lvm.PoolStatus {
+// checkPool returns a pool's status, and adds a condition if the pool is nearly full, and one if LVM's metadata is not of this state of the
+// pool.
+func (c *groupCheck) checkPool(ctx context.Context, name string) *lvm.PoolStatus {
 	lv := c.group.FindLV(name)
 	if lv == nil || lv.Thin == nil {
 		return nil
 	}
-	s, err := status(c, lvm.DeviceUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
+	s, err := c.poolStatus(*lv)
 	if err != nil || s == nil {
 		return nil
 	}
+	c.checkTransaction(ctx, *lv, *s)
 	if s.IsFailed() || s.IsFull() {
 		return s
 	}
@@ -60,6 +63,10 @@ func (c *groupCheck) checkPool(name string) *lvm.PoolStatus {
 	return s
 }
 
+func (c *groupCheck) poolStatus(pool lvm.LV) (*lvm.PoolStatus, error) {
+	return status(c, lvm.DeviceUUID(c.group.UUID, pool.UUID)+"-tpool", "thin-pool", dm.ParsePool)
+}
+
 // poolRemedy says how a pool gets space. A group without free extents needs a disk first.
 func poolRemedy(g lvm.Group, pool string) string {
 	disk := ""
@@ -71,13 +78,17 @@ func poolRemedy(g lvm.Group, pool string) string {
 
 // poolEntry describes a pool; s is nil while the pool is not active.
 func poolEntry(g lvm.Group, pool lvm.LV, s *lvm.PoolStatus) report.Pool {
-	m := report.Pool{Name: pool.Name, Size: g.Bytes(pool.Extents), Zero: pool.Thin.Zero, State: stateOf(s), Promised: alloc.Provisioned(g, pool)}
+	m := report.Pool{Name: pool.Name, Size: g.Bytes(pool.Extents), Zero: pool.Thin.Zero, State: stateOf(s), Promised: alloc.Provisioned(g, pool),
+		TransactionID: pool.Thin.TransactionID}
 	if metadata := g.FindLV(pool.Thin.Metadata); metadata != nil {
 		m.MetadataSize = g.Bytes(metadata.Extents)
 	}
 	if s != nil {
 		m.Used = lvm.Bytes(s.DataUsed) * pool.Thin.ChunkSize
 		m.MetadataUsed = lvm.Bytes(s.MetadataUsed) * alloc.PoolMetadataBlock
+		if !s.Failed {
+			m.KernelTransactionID = &s.TransactionID
+		}
 	}
 	return m
 }
@@ -101,7 +112,7 @@ func (c *groupCheck) poolEntries(extensionsOf func(uuid string) int) (entries []
 		if lv.Thin == nil {
 			continue
 		}
-		s, err := status(c, lvm.DeviceUUID(c.group.UUID, lv.UUID)+"-tpool", "thin-pool", dm.ParsePool)
+		s, err := c.poolStatus(lv)
 		if err != nil {
 			c.engine.Log.Warn("cannot read the status of a thin pool", "vg", c.group.Name, "pool", lv.Name, "error", err)
 		}

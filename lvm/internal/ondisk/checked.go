@@ -214,7 +214,7 @@ func withComparableProblem(g lvm.Group, direct lvm.Group) lvm.Group {
 		}
 		if ours, theirs := direct.LVs[i].Thin, g.LVs[i].Thin; ours != nil && theirs != nil {
 			told := *theirs
-			told.Messages = ours.Messages
+			told.Messages, told.TransactionID = ours.Messages, ours.TransactionID
 			g.LVs[i].Thin = &told
 		}
 	}

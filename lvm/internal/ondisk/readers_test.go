@@ -226,7 +226,7 @@ func TestThinVolumes(t *testing.T) {
 	fixture.Must(t, err)
 	g := state.Groups[0]
 	for name, want := range map[string]*lvm.ThinPool{
-		"pool": {Data: "pool_tdata", Metadata: "pool_tmeta", ChunkSize: 128 * lvm.KiB, Zero: true},
+		"pool": {Data: "pool_tdata", Metadata: "pool_tmeta", ChunkSize: 128 * lvm.KiB, Zero: true, TransactionID: 5},
 		"raw":  {Data: "raw_tdata", Metadata: "raw_tmeta", ChunkSize: 64 * lvm.KiB},
 		"t":    nil,
 	} {

@@ -99,6 +99,8 @@ func thin(lv *lvm.LV, kind string, f *fields) {
 			ChunkSize: lvm.Bytes(f.number("chunk_size", math.MaxUint32)) * lvm.SectorSize,
 			Zero:      f.optionalNumber("zero_new_blocks", 1) == 1,
 			Messages:  messages(f),
+
+			TransactionID: uint64(f.number("transaction_id", math.MaxInt64)),
 		}
 	case "thin":
 		lv.Pool, lv.Origin = f.text("thin_pool"), f.optional("origin")

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
@@ -69,6 +70,7 @@ func TestHealth(t *testing.T) {
 		check(status, want)
 	}
 	node.SetStatus(pool, "thin-pool", "1 10/1000 1/2000 - rw discard_passdown error_if_no_space - 128")
+	checkTransactions(t, node, b, check)
 
 	node.Suspend(device(plain))
 	check("suspended", map[lvm.ConditionType]string{lvm.ConditionVolumeSuspended: "I/O to it waits"})
@@ -120,6 +122,58 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// checkTransactions: a pool and LVM's metadata with different transaction ids are a condition with both numbers, unless LVM has messages for
+// the pool. The pool's is 1.
+func checkTransactions(t *testing.T, node *lvmtest.Node, b hosttest.Fixture, check func(what string, want map[lvm.ConditionType]string)) {
+	t.Helper()
+	inMetadata := func(id uint64, messages ...string) {
+		changePool(node, b.Group, func(pool *lvm.ThinPool) { pool.TransactionID, pool.Messages = id, messages })
+	}
+	for id, words := range map[uint64]string{
+		0: "transaction_id = 0 for thin pool " + b.Group + "/" + lvm.DefaultPool + ", and the pool itself has 1: the metadata is older than the pool",
+		2: "transaction_id = 2 for thin pool " + b.Group + "/" + lvm.DefaultPool + ", and the pool itself has 1: the metadata is newer than the pool",
+	} {
+		inMetadata(id)
+		check("another transaction", map[lvm.ConditionType]string{lvm.ConditionThinPoolTransactionMismatch: words})
+	}
+	inMetadata(2, "delete 7")
+	check("a message is on its way", nil)
+	inMetadata(1, "delete 7")
+	check("a message that the pool has", nil)
+	inMetadata(3, "delete 7")
+	check("a message that the pool refuses", map[lvm.ConditionType]string{lvm.ConditionThinPoolTransactionMismatch: "has 1"})
+	inMetadata(1)
+	check("the same again", nil)
+}
+
+// TestPoolInChange: a pool that has another transaction than a reading of LVM's metadata is in order if both changed a moment later.
+func TestPoolInChange(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{}))
+	d = b.Start(t) // no volume waits for its ready tag
+	pool := poolPath(t, node)
+	for what, later := range map[string]struct {
+		metadata uint64
+		status   string
+	}{
+		"the pool follows": {2, "2"}, "the metadata follows": {3, "3"},
+	} {
+		node.SetStatus(pool, "thin-pool", "3 10/1000 1/2000 - rw discard_passdown error_if_no_space - 128")
+		set := func(id uint64) {
+			changePool(node, b.Group, func(pool *lvm.ThinPool) { pool.TransactionID = id })
+		}
+		set(2)
+		changed := time.AfterFunc(500*time.Millisecond, func() {
+			node.SetStatus(pool, "thin-pool", later.status+" 10/1000 1/2000 - rw discard_passdown error_if_no_space - 128")
+			set(later.metadata)
+		})
+		if found := d.Conditions(t); len(found) > 0 {
+			t.Errorf("%s: %+v", what, found)
+		}
+		changed.Stop()
+	}
+}
+
 // TestHealthScope: what Health can check of volumes, pools and groups changes with their devices; findings name their group and
 // pool.
 func TestHealthScope(t *testing.T) {
@@ -163,6 +217,17 @@ func TestHealthScope(t *testing.T) {
 	if o = scope(); o.Groups[thin.ID.VG] || len(o.Volumes) != 0 || len(o.Pools) != 0 || len(o.Groups) == 0 {
 		t.Errorf("no volume is left: %+v", o)
 	}
+}
+
+// changePool changes LVM's metadata of a group's one thin pool.
+func changePool(node *lvmtest.Node, group string, change func(*lvm.ThinPool)) {
+	node.Change(group, func(g *lvm.Group) {
+		for i := range g.LVs {
+			if g.LVs[i].Thin != nil {
+				change(g.LVs[i].Thin)
+			}
+		}
+	})
 }
 
 // poolPath returns the device of the node's one thin pool.

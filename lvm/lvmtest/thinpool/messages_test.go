@@ -1,7 +1,9 @@
 package thinpool
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -104,4 +106,30 @@ func TestUntaggedPoolSpareIsRemoved(t *testing.T) {
 		t.Error("the volume that LVM left still exists")
 	}
 	b.DeleteAll(t, d)
+}
+
+// TestMismatchedPoolKeepsItsVolumes: while LVM's metadata is of another state of the pool, the driver removes no volume or snapshot:
+// LVM's transaction id would become the pool's, as if both had the same volumes.
+func TestMismatchedPoolKeepsItsVolumes(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	v := d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{}))
+	s := d.MustSnapshot(t, "s", v.ID)
+	var id uint64
+	restore := func(to uint64) {
+		node.Change(b.Group, func(g *lvm.Group) {
+			for i := range g.LVs {
+				if pool := g.LVs[i].Thin; pool != nil {
+					id, pool.TransactionID = max(id, pool.TransactionID), to
+				}
+			}
+		})
+	}
+	restore(1)
+	for what, err := range map[string]error{"volume": d.Delete(t.Context(), v.ID), "snapshot": d.DeleteSnapshot(t.Context(), s.ID)} {
+		if want := fmt.Sprintf("transaction_id = 1 for its thin pool %s, and the pool itself has %d", lvm.DefaultPool, id); lvm.KindOf(err) != lvm.KindBusy || !strings.Contains(err.Error(), want) {
+			t.Errorf("the %s: %v, want %q", what, err, want)
+		}
+	}
+	restore(id)
+	hosttest.Must(t, d.DeleteSnapshot(t.Context(), s.ID))
 }
