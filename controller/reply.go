@@ -36,12 +36,14 @@ func Attributes(volume lvm.Volume) map[string]string {
 }
 
 // snapshotReply is volumeReply for snapshots. A snapshot is complete once it exists: the driver copies nothing afterwards.
-func snapshotReply(snapshot lvm.Snapshot) *csi.Snapshot {
+func snapshotReply(snapshot lvm.Snapshot, node string) *csi.Snapshot {
 	return &csi.Snapshot{
 		SnapshotId:     snapshot.ID.String(),
 		SourceVolumeId: snapshot.Source.String(),
 		SizeBytes:      int64(snapshot.Size),
 		CreationTime:   timestamppb.New(snapshot.Created),
 		ReadyToUse:     true,
+
+		AccessibleTopology: []*csi.Topology{topologyOf(node)},
 	}
 }

@@ -86,6 +86,8 @@ type Config struct {
 	PrepareCopy func(ctx context.Context, source lvm.ID) (end func(), err error)
 	// Limits changes the limits of volumes' I/O; nil: volumes have none.
 	Limits Limits
+	// Conditions returns the conditions of this node's volumes and groups, for CSI's health calls; nil: the service does not claim these.
+	Conditions func(context.Context) ([]lvm.Condition, error)
 }
 
 // Server implements csi.ControllerServer for one node. Its memory of refused pods and answered requests may be lost at any
@@ -106,6 +108,7 @@ type Server struct {
 	minimumSize       func(fsType string) lvm.Bytes
 	prepareCopy       func(ctx context.Context, source lvm.ID) (end func(), err error)
 	limits            Limits
+	conditions        func(context.Context) ([]lvm.Condition, error)
 }
 
 func New(c Config) *Server {
@@ -122,6 +125,7 @@ func New(c Config) *Server {
 		node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, cluster: c.Cluster,
 		refusals: newRefusals(time.Now), outcomes: newOutcomes(), snapshotOutcomes: newOutcomes(), checkFileSystem: c.CheckFileSystem,
 		checkMountOptions: c.CheckMountOptions, minimumSize: c.MinimumSize, prepareCopy: c.PrepareCopy, limits: c.Limits,
+		conditions: c.Conditions,
 	}
 }
 
@@ -141,6 +145,9 @@ func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 	}
 	if s.limits != nil {
 		rpcs = append(rpcs, csi.ControllerServiceCapability_RPC_MODIFY_VOLUME)
+	}
+	if s.conditions != nil {
+		rpcs = append(rpcs, csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH, csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH)
 	}
 	for _, rpc := range rpcs {
 		reply.Capabilities = append(reply.Capabilities, &csi.ControllerServiceCapability{

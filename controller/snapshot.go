@@ -23,13 +23,16 @@ func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 			return nil, s.unlessTaken(ctx, req.GetName(), err)
 		}
 		s.snapshotOutcomes.made(ctx, snapshot.Name, snapshot.UUID)
-		return &csi.CreateSnapshotResponse{Snapshot: snapshotReply(snapshot)}, nil
+		return &csi.CreateSnapshotResponse{Snapshot: snapshotReply(snapshot, s.node)}, nil
 	})
 }
 
 func (s *Server) createSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (lvm.Snapshot, error) {
 	spec, err := parseCreateSnapshot(req)
 	if err != nil {
+		return lvm.Snapshot{}, err
+	}
+	if err := checkSnapshotTopology(req.GetAccessibilityRequirements(), s.node); err != nil {
 		return lvm.Snapshot{}, err
 	}
 	end, err := s.prepareCopy(ctx, spec.Source)
@@ -93,7 +96,7 @@ func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (
 	if err != nil {
 		return nil, s.existing(err)
 	}
-	return &csi.GetSnapshotResponse{Snapshot: snapshotReply(snapshot)}, nil
+	return &csi.GetSnapshotResponse{Snapshot: snapshotReply(snapshot, s.node)}, nil
 }
 
 // ListSnapshots lists this node's snapshots: all, those of one volume, or one by its handle (CSI spec, "ListSnapshots"). For a
@@ -113,7 +116,7 @@ func (s *Server) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReques
 	page, next := pageOf(snapshots, func(sn lvm.Snapshot) lvm.ID { return sn.ID }, req.GetStartingToken(), int(req.GetMaxEntries()))
 	reply := &csi.ListSnapshotsResponse{NextToken: next}
 	for _, snapshot := range page {
-		reply.Entries = append(reply.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: snapshotReply(snapshot)})
+		reply.Entries = append(reply.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: snapshotReply(snapshot, s.node)})
 	}
 	return reply, nil
 }

@@ -38,7 +38,7 @@ func TestSnapshot(t *testing.T) {
 	}
 	want := &csi.Snapshot{
 		SnapshotId: snapshot.GetSnapshotId(), SourceVolumeId: volume.GetVolumeId(), SizeBytes: 1 << 30,
-		CreationTime: snapshot.GetCreationTime(), ReadyToUse: true,
+		CreationTime: snapshot.GetCreationTime(), ReadyToUse: true, AccessibleTopology: []*csi.Topology{topologyOf("node-1")},
 	}
 	if !proto.Equal(snapshot, want) || !snapshot.GetCreationTime().IsValid() || snapshot.GetCreationTime().GetSeconds() <= 0 {
 		t.Errorf("got  %v\nwant %v", snapshot, want)
@@ -141,6 +141,11 @@ func TestListSnapshots(t *testing.T) {
 		{&csi.ListSnapshotsRequest{SourceVolumeId: elsewhere}, 0},
 	} {
 		reply, err := s.ListSnapshots(t.Context(), test.req)
+		for _, entry := range reply.GetEntries() {
+			if places := entry.GetSnapshot().GetAccessibleTopology(); len(places) != 1 || !reaches(places[0], "node-1") {
+				t.Errorf("%v: %v", test.req, places)
+			}
+		}
 		if err != nil || len(reply.GetEntries()) != test.want {
 			t.Errorf("%v: %d snapshots, want %d (%v)", test.req, len(reply.GetEntries()), test.want, err)
 		}
@@ -256,5 +261,30 @@ func TestRestoreAndCloneRefuse(t *testing.T) {
 	list, err := s.ListVolumes(t.Context(), &csi.ListVolumesRequest{})
 	if err != nil || len(list.GetEntries()) != 2 {
 		t.Errorf("the refusals left %v, %v", list, err)
+	}
+}
+
+// TestSnapshotTopology: a snapshot is on its volume's node; a request that excludes this node creates nothing.
+func TestSnapshotTopology(t *testing.T) {
+	s, _ := newWideServer(t)
+	volume := mustCreate(t, s, in("v", "layout", "thin")).GetVolumeId()
+	here, there := topologyOf("node-1"), topologyOf("node-2")
+	for what, test := range map[string]struct {
+		requisite, preferred []*csi.Topology
+		refused              bool
+	}{
+		"anywhere": {}, "here": {requisite: []*csi.Topology{there, here}, preferred: []*csi.Topology{there}},
+		"elsewhere": {requisite: []*csi.Topology{there}, refused: true}, "a zone": {requisite: []*csi.Topology{{Segments: map[string]string{"zone": "a"}}}, refused: true},
+	} {
+		_, err := s.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: what, SourceVolumeId: volume,
+			AccessibilityRequirements: &csi.TopologyRequirement{Requisite: test.requisite, Preferred: test.preferred}})
+		if !test.refused && err != nil {
+			t.Errorf("%s: %v", what, err)
+		} else if test.refused {
+			expectKind(t, err, lvm.KindInsufficientCapacity, "node node-1: the snapshot is requested for")
+		}
+	}
+	if list, err := s.ListSnapshots(t.Context(), &csi.ListSnapshotsRequest{}); err != nil || len(list.GetEntries()) != 2 {
+		t.Errorf("%v, %v", list, err)
 	}
 }

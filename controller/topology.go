@@ -37,6 +37,15 @@ func checkTopology(requirement *csi.TopologyRequirement, node string) error {
 	return nil
 }
 
+// checkSnapshotTopology refuses (lvm.KindInsufficientCapacity) a snapshot that the request allows only on other nodes.
+func checkSnapshotTopology(requirement *csi.TopologyRequirement, node string) error {
+	list := requirement.GetRequisite()
+	if len(list) == 0 || slices.ContainsFunc(list, func(t *csi.Topology) bool { return reaches(t, node) }) {
+		return nil
+	}
+	return lvm.Errorf(lvm.KindInsufficientCapacity, "node %s: the snapshot is requested for %s, but a snapshot is on the node of its volume, %s=%s", node, describe(list), api.TopologyKey, node)
+}
+
 // placesMost is the number of topologies that a message lists.
 const placesMost = 5
 

@@ -36,11 +36,7 @@ func (s *Server) openDevice(ctx context.Context, v volume, device string) (mount
 
 // deviceOf returns a volume, and the path and description of the device that its pods use.
 func (s *Server) deviceOf(ctx context.Context, id lvm.ID) (v lvm.Volume, path string, block mount.BlockDevice, err error) {
-	v, err = s.devices.Lookup(ctx, id)
-	if kind := lvm.KindOf(err); kind == lvm.KindNotLocal || kind == lvm.KindNotManaged {
-		return v, "", block, lvm.Errorf(lvm.KindNotFound, "%w", err)
-	}
-	if err != nil {
+	if v, err = s.lookup(ctx, id); err != nil {
 		return v, "", block, err
 	}
 	path, active, err := s.currentDevice(ctx, volumeOf(v))
@@ -52,6 +48,15 @@ func (s *Server) deviceOf(ctx context.Context, id lvm.ID) (v lvm.Volume, path st
 	}
 	block, err = s.block.Stat(path)
 	return v, path, block, err
+}
+
+// lookup returns a ready volume; lvm.KindNotFound: this node has none with that handle.
+func (s *Server) lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
+	v, err := s.devices.Lookup(ctx, id)
+	if kind := lvm.KindOf(err); kind == lvm.KindNotLocal || kind == lvm.KindNotManaged {
+		return v, lvm.Errorf(lvm.KindNotFound, "%w", err)
+	}
+	return v, err
 }
 
 func notInUse(id lvm.ID) error {

@@ -56,6 +56,8 @@ type Config struct {
 	Encryption  Encryption       // nil: this node's
 	IOLimits    *iolimit.Limiter // nil: the driver sets no limits
 	Log         *slog.Logger     // nil: slog.Default()
+	// Conditions returns the conditions of this node's volumes and groups, for CSI's health calls; nil: the service does not claim these.
+	Conditions func(context.Context) ([]lvm.Condition, error)
 
 	// nil: this machine's
 	Tools              Tools
@@ -77,6 +79,7 @@ type Server struct {
 	encryption    Encryption
 	limits        ioLimits
 	log           *slog.Logger
+	conditions    func(context.Context) ([]lvm.Condition, error)
 	locks         operationLocks
 	usage         usageReader
 	signatureScan sync.Mutex // held during a scan of the volumes for signatures
@@ -88,6 +91,7 @@ func New(c Config) *Server {
 	return &Server{
 		name: c.NodeName, limit: c.VolumeLimit, log: log, devices: c.Devices,
 		limits:     ioLimits{Limiter: c.IOLimits},
+		conditions: c.Conditions,
 		encryption: cmp.Or[Encryption](c.Encryption, luks.New(log)),
 		tools:      cmp.Or[Tools](c.Tools, filesystem.New()),
 		mounts:     cmp.Or[Mounts](c.Mounts, machine),
@@ -108,12 +112,16 @@ func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 // NodeGetCapabilities returns what this service supports (CSI spec, "NodeGetCapabilities").
 func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	reply := &csi.NodeGetCapabilitiesResponse{}
-	for _, rpc := range []csi.NodeServiceCapability_RPC_Type{
+	capabilities := []csi.NodeServiceCapability_RPC_Type{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
 		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
 		csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
-	} {
+	}
+	if s.conditions != nil {
+		capabilities = append(capabilities, csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH, csi.NodeServiceCapability_RPC_GET_STORAGE_HEALTH)
+	}
+	for _, rpc := range capabilities {
 		reply.Capabilities = append(reply.Capabilities, &csi.NodeServiceCapability{
 			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: rpc}},
 		})

@@ -20,12 +20,13 @@ func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*c
 	return &csi.GetPluginInfoResponse{Name: api.DriverName, VendorVersion: version}, nil
 }
 
-// GetPluginCapabilities reports a Controller service, volumes that only one node can reach, and online expansion.
+// GetPluginCapabilities reports a Controller service, volumes and snapshots that only one node can reach, and online expansion.
 func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	reply := &csi.GetPluginCapabilitiesResponse{}
 	for _, service := range []csi.PluginCapability_Service_Type{
 		csi.PluginCapability_Service_CONTROLLER_SERVICE,
 		csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
+		csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS,
 	} {
 		reply.Capabilities = append(reply.Capabilities, &csi.PluginCapability{
 			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: service}},

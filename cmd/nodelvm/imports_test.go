@@ -139,8 +139,12 @@ func forbidden(name, dep string, standard bool) string {
 		if ours && !shared[dep] && (name != "cmd/kubectl-nodelvm" || dep != module+dashboard && dep != module+printable) {
 			return "the plugin runs on users' machines, with the vocabulary alone"
 		}
+	case "internal/csihealth":
+		if ours && dep != module+"lvm" && dep != module+"api" {
+			return "it translates conditions of package lvm"
+		}
 	case "controller", "node":
-		if ours && !isOrUnder(dep, module+name) && !shared[dep] && (name != "node" || dep != module+"lvm/tail" && dep != module+"internal/dm") {
+		if ours && !isOrUnder(dep, module+name) && !shared[dep] && dep != module+"internal/csihealth" && (name != "node" || dep != module+"lvm/tail" && dep != module+"internal/dm") {
 			return "controller and node use the vocabulary, and neither lvm/host nor each other"
 		}
 	}

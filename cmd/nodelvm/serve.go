@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/nodelvm/nodelvm/controller"
+	"github.com/nodelvm/nodelvm/internal/csihealth"
 	"github.com/nodelvm/nodelvm/internal/logs"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -127,11 +128,13 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
-	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Encryption: d.crypt, IOLimits: d.o.ioLimiter(), Log: d.log})
+	var health findings
+	recent := csihealth.NewRecent(func(ctx context.Context) ([]lvm.Condition, error) { return health(ctx) })
+	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Encryption: d.crypt, IOLimits: d.o.ioLimiter(), Log: d.log, Conditions: recent.Conditions})
 	care := &maintenance{host: host, file: d.o.volumeGroups, every: d.o.prepareEvery, log: d.log}
 	record := newDiskRecord(host, d.o.stateDir, d.log)
 	lost := &lostGroups{holdings: host.ManagedVolumes, disks: record.disks.In}
-	health := record.describing(healthOf(host, mounts, care, lost))
+	health = record.describing(healthOf(host, mounts, care, lost))
 	limits := d.limited(host, mounts)
 	agent := d.newAgent(client, host, limits, health)
 	lost.claimed = claimedOf(agent)
@@ -141,7 +144,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	d.registry.MustRegister(nodeCollector{read: about.read, log: d.log})
 	trims := newTrimMetrics(d.registry)
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
-		newController(d.o.nodeName, host, limits, clusterOf(agent), mounts), mounts)
+		newController(d.o.nodeName, host, limits, clusterOf(agent), mounts, recent.Conditions), mounts)
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {
 		d.ready.set(host.Ready, "")
@@ -179,11 +182,11 @@ func (d *driver) hostConfig() lvm.Config {
 }
 
 // newController returns the Controller service. It refuses to create a volume that the Node service would refuse to mount.
-func newController(nodeName string, host *host.Host, limits *limitedVolumes, cluster controller.Cluster, mounts *node.Server) *controller.Server {
+func newController(nodeName string, host *host.Host, limits *limitedVolumes, cluster controller.Cluster, mounts *node.Server, conditions findings) *controller.Server {
 	c := controller.Config{
 		NodeName: nodeName, Volumes: host, Snapshots: host, Cluster: cluster,
 		CheckFileSystem: filesystem.CheckOptions, CheckMountOptions: mount.CheckOptions, MinimumSize: filesystem.MinimumSize,
-		PrepareCopy: mounts.PrepareCopy,
+		PrepareCopy: mounts.PrepareCopy, Conditions: conditions,
 	}
 	if limits != nil {
 		c.Volumes, c.Limits = limits, limits
