@@ -14,7 +14,7 @@ const recently = 10 * time.Second
 type Recent struct {
 	read  func(context.Context) ([]lvm.Condition, error)
 	now   func() time.Time
-	turn  chan struct{} // has an element while nobody reads
+	turn  chan struct{} // has an element while no call reads
 	found []lvm.Condition
 	until time.Time // when found expires
 }

@@ -30,7 +30,7 @@ func (c *groupCheck) checkTransaction(ctx context.Context, pool lvm.LV, s lvm.Po
 		which = "newer than the pool"
 	}
 	c.addPool(lvm.ConditionThinPoolTransactionMismatch, lvm.Volume{}, pool.Name,
-		"LVM's metadata has transaction_id = %[1]d for thin pool %[2]s/%[3]s, and the pool itself has %[4]d: the metadata is %[5]s. LVM creates no volume or snapshot in it, the driver removes none, and once the pool is inactive, none of its volumes starts. Keep it active: do not restart the node or end pods that use it. Restore metadata with transaction_id = %[4]d (vgcfgrestore --force -f FILE %[2]s; docs/howto/replace-disk.md says where to find it)",
+		"LVM's metadata has transaction_id = %[1]d for thin pool %[2]s/%[3]s, and the pool itself has %[4]d: the metadata is %[5]s. LVM creates no volume or snapshot in it, and the driver removes none. Once the pool is inactive, none of its volumes starts: do not restart the node or end pods that use it. Restore metadata with transaction_id = %[4]d (vgcfgrestore --force -f FILE %[2]s); docs/howto/replace-disk.md says where to find it",
 		pool.Thin.TransactionID, c.group.Name, pool.Name, s.TransactionID, which)
 }
 
