@@ -46,6 +46,12 @@ func readersAgree(ctx context.Context, env *scenario.Environment) error {
 	if err := scenario.Apply("life-readers.yaml")(ctx, env); err != nil {
 		return err
 	}
+	if err := besideSource(ctx, env, "readers"); err != nil {
+		return err
+	}
+	if err := scenario.Apply("life-reader-pods.yaml")(ctx, env); err != nil {
+		return err
+	}
 	sums := map[string]bool{}
 	for _, pod := range []string{"reader-1", "reader-2", "reader-1"} {
 		if err := env.RunsOn(ctx, pod, sourceNode); err != nil {
