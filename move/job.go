@@ -97,7 +97,7 @@ func (n *Node) newJob(ctx context.Context, offer Offer, class lvm.Class) (*job, 
 			offer.Class.Layout, offer.Class.Encryption.Description(), class.Layout, class.Encryption.Description())
 	}
 	v, err := n.cfg.Engine.Receive(ctx, lvm.Incoming{
-		Spec: lvm.Spec{Name: offer.Name, Claim: offer.Claim, Class: class, Required: offer.Size, Block: offer.Block}, Move: offer.Move, FormatMark: offer.FormatMark,
+		Spec: lvm.Spec{Name: offer.Name, Claim: offer.Claim, Class: class, Required: offer.Size, Block: offer.Block, Limits: offer.Limits}, Move: offer.Move, FormatMark: offer.FormatMark,
 	})
 	if err != nil {
 		return nil, err

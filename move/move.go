@@ -19,6 +19,8 @@ type Offer struct {
 	Block      bool      `json:"block,omitempty"`
 	FormatMark lvm.Bytes `json:"formatMark,omitempty"` // lvm.Volume.FormatMark
 
+	Limits lvm.Limits `json:"limits,omitzero"` // lvm.Volume.Limits
+
 	Address string `json:"address"` // host:port of the source's server; changes when its pod does
 	Key     string `json:"key"`     // KeyID of its TLS key; changes when its process does
 }

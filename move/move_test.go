@@ -99,7 +99,7 @@ func (e *files) Receive(_ context.Context, in lvm.Incoming) (lvm.Volume, error) 
 	id := lvm.ID{VG: targetVG, LV: in.Spec.Name}
 	v, there := e.volumes[id]
 	if !there {
-		v = lvm.Volume{ID: id, UUID: "target", Name: in.Spec.Name, Class: in.Spec.Class, Size: in.Spec.Required + 3*lvm.MiB, State: lvm.StateReceiving, FormatMark: in.FormatMark}
+		v = lvm.Volume{ID: id, UUID: "target", Name: in.Spec.Name, Class: in.Spec.Class, Size: in.Spec.Required + 3*lvm.MiB, State: lvm.StateReceiving, FormatMark: in.FormatMark, Limits: in.Spec.Limits}
 		if err := os.WriteFile(e.file(id), bytes.Repeat([]byte("old "), int(v.Size/4)), 0o600); err != nil {
 			return v, err
 		}
@@ -316,6 +316,19 @@ func TestFormatMark(t *testing.T) {
 	p := b.receive(offer, isReceived)
 	copy(b.content[offer.FormatMark:], lvm.FormatMark("target"))
 	b.check(p)
+}
+
+// TestLimits: the limits of a volume's I/O move with it.
+func TestLimits(t *testing.T) {
+	b := newBed(t, 4*lvm.MiB, nil)
+	limits := lvm.Limits{Fixed: lvm.Rates{ReadIOPS: 100}, PerGiB: lvm.Rates{WriteBandwidth: lvm.MiB}}
+	_, err := b.engine.change(b.id, func(v *lvm.Volume) error { v.Limits = limits; return nil })
+	must(t, err)
+	offer := b.hold()
+	b.receive(offer, isReceived)
+	if v := b.engine.volumes[lvm.ID{VG: targetVG, LV: "pvc"}]; v.Limits != limits {
+		t.Errorf("the copy has the limits %s, want %s", v.Limits, limits)
+	}
 }
 
 // TestResume kills the target at each noted place, and the connection in between: the next process continues, and compares what the former one

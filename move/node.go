@@ -92,7 +92,7 @@ func (n *Node) Hold(ctx context.Context, id lvm.ID, uuid string) (Offer, error) 
 		return Offer{}, err
 	}
 	return Offer{
-		Volume: v.ID.String(), UUID: v.UUID, Move: v.Move, Name: v.Name, Claim: v.Claim, Class: v.Class, Size: v.Size, Block: v.Block, FormatMark: v.FormatMark,
+		Volume: v.ID.String(), UUID: v.UUID, Move: v.Move, Name: v.Name, Claim: v.Claim, Class: v.Class, Size: v.Size, Block: v.Block, FormatMark: v.FormatMark, Limits: v.Limits,
 		Address: n.cfg.Address, Key: n.key.id,
 	}, nil
 }
