@@ -155,6 +155,7 @@ type Volume struct {
 type SnapshotSpec struct {
 	Name   string // CSI's name of the snapshot, as in Spec
 	Source ID     // the volume
+	Member GroupMember
 }
 
 // Snapshot is a read-only thin snapshot. It is never mounted; volumes are restored from it.
@@ -171,6 +172,7 @@ type Snapshot struct {
 	Created time.Time // in whole seconds
 
 	Encryption Encryption // the volume's
+	Member     GroupMember
 }
 
 // Capacity is what this node can still allocate for a Class.

@@ -18,9 +18,14 @@ type Config struct {
 
 	Encryption Encryptor // nil: encrypted volumes are never open, and deleted ones are zeroed
 
-	Log      *slog.Logger  // nil: slog.Default()
-	Observe  func(Command) // called after each LVM command, from the goroutine that ran it; may be nil
-	AdminCLI bool          // this Host serves an admin's command while the node driver runs: no caller calls Start
+	Log     *slog.Logger  // nil: slog.Default()
+	Observe func(Command) // called after each LVM command, from the goroutine that ran it; may be nil
+
+	// ObserveStall is called after each attempt of a group snapshot to suspend its volumes: how long, from the first suspended to the
+	// last resumed. May be nil.
+	ObserveStall func(time.Duration)
+
+	AdminCLI bool // this Host serves an admin's command while the node driver runs: no caller calls Start
 
 	ReadyDelay    time.Duration // how long a new volume's second commit waits for other volumes to share it; 0: one second
 	LockTimeLimit time.Duration // how long one operation may hold a volume group's lock before the group is blocked; 0: two minutes

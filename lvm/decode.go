@@ -115,6 +115,7 @@ func snapshotOf(g Group, lv LV, values map[string]string) *Snapshot {
 		Created: lv.Created,
 
 		Encryption: encryption,
+		Member:     groupMemberOf(values),
 	}
 }
 

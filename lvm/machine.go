@@ -53,6 +53,12 @@ type Kernel interface {
 	Remove(uuid string) (removed bool, err error)
 	// ClearInactiveTable drops the device's inactive table, if it has one.
 	ClearInactiveTable(uuid string) (was bool, err error)
+	// SuspendDevice suspends the device-mapper device with this UUID, which freezes a file system that is mounted on it and completes the
+	// I/O in flight; or it resumes the device.
+	SuspendDevice(uuid string, suspend bool) error
+	// MessagePool sends a message to the thin pool's device with this UUID (Linux,
+	// Documentation/admin-guide/device-mapper/thin-provisioning.rst).
+	MessagePool(uuid, text string) error
 	// RemoveNamesOf removes the names of one removed volume and its hidden sub-LVs from /dev/mapper and /dev/GROUP, if they lead to no
 	// device or to another volume's. udev removes the names that it created.
 	RemoveNamesOf(group VGName, lv string, hidden []string) (removed []string, err error)

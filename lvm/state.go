@@ -84,6 +84,8 @@ type LV struct {
 	Pending  bool      // RAID: a killed lvcreate left a leg's metadata LV visible
 	Thin     *ThinPool // of a thin pool; nil for other LVs
 
+	ThinID int // thin: its number in the pool, which LVM's report lacks
+
 	// Managed is what its tags say. The reader sets it (Group.Decode), and nothing changes it: readings share it. Nil: it has no tags of this
 	// driver.
 	Managed *Managed

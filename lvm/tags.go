@@ -82,7 +82,7 @@ func SnapshotTags(sn Snapshot) []string {
 	if sn.Encryption != EncryptionNone {
 		tags = append(tags, EncodeTag(keyEncryption, string(sn.Encryption)))
 	}
-	return tags
+	return append(tags, sn.Member.tags()...)
 }
 
 // PoolTags returns the tags of a thin pool that the driver creates.

@@ -12,10 +12,20 @@ import (
 // freezes it, 6.12 does not. ext4 and xfs freeze on each kernel.
 const syncedBeforeCopy = "btrfs"
 
+// SyncBeforeGroupSnapshot is SyncBeforeCopy for each type of file system: what is written before is not written while the volumes of a
+// group snapshot are suspended.
+func (s *Server) SyncBeforeGroupSnapshot(ctx context.Context, id lvm.ID) error {
+	return s.syncBefore(ctx, id, func(string) bool { return true })
+}
+
 // SyncBeforeCopy writes the dirty data of a volume's mounted file system to the disks, if LVM's snapshot would miss it. It does
 // nothing for a volume that is not mounted for writing here. The volume is locked meanwhile, even after ctx has ended: a disk
 // that does not respond costs one goroutine, and later calls get lvm.KindBusy.
 func (s *Server) SyncBeforeCopy(ctx context.Context, id lvm.ID) error {
+	return s.syncBefore(ctx, id, func(fsType string) bool { return fsType == syncedBeforeCopy })
+}
+
+func (s *Server) syncBefore(ctx context.Context, id lvm.ID, wanted func(fsType string) bool) error {
 	_, mounts, err := s.writableMounts(ctx, id)
 	if lvm.KindOf(err) == lvm.KindNotFound {
 		return nil // not in use here, or it does not exist, which LVM then reports
@@ -23,7 +33,7 @@ func (s *Server) SyncBeforeCopy(ctx context.Context, id lvm.ID) error {
 	if err != nil {
 		return err
 	}
-	if len(mounts) == 0 || mounts[0].Type != syncedBeforeCopy {
+	if len(mounts) == 0 || !wanted(mounts[0].Type) {
 		return nil
 	}
 	return s.syncVolume(ctx, id, mounts)

@@ -56,10 +56,16 @@ type answer struct {
 
 // ask sends a request, with room for the answer after its head.
 func (c Control) ask(what uintptr, key Key, flags uint32, room int) (answer, error) {
+	return c.send(what, key, flags, room, nil)
+}
+
+// send is ask for a request with data after its head, for which there is room.
+func (c Control) send(what uintptr, key Key, flags uint32, room int, data []byte) (answer, error) {
 	buffer := make([]uint64, (int(headSize)+room)/8)
 	a := answer{(*unix.DmIoctl)(unsafe.Pointer(&buffer[0])), unsafe.Slice((*byte)(unsafe.Pointer(&buffer[0])), len(buffer)*8)}
 	a.Version, a.Flags, a.Dev = [3]uint32{4, 0, 0}, flags, key.Number
 	a.Data_size, a.Data_start = uint32(len(a.all)), uint32(headSize)
+	copy(a.all[headSize:], data)
 	if copy(a.Uuid[:len(a.Uuid)-1], key.UUID) < len(key.UUID) || copy(a.Name[:len(a.Name)-1], key.Name) < len(key.Name) {
 		return a, fmt.Errorf("%q is too long for device-mapper", key.UUID+key.Name)
 	}
@@ -118,6 +124,21 @@ func (c Control) Suspend(key Key, suspend bool) error {
 		flags = unix.DM_SUSPEND_FLAG
 	}
 	_, err := c.ask(unix.DM_DEV_SUSPEND, key, flags, 0)
+	return err
+}
+
+// messageRoom is far above the longest message, "create_snap 16777215 16777215".
+const messageRoom = 256
+
+// Message sends a message to the first target of a device (Linux, Documentation/admin-guide/device-mapper/thin-provisioning.rst). A thin pool
+// commits what the message changed before the answer.
+func (c Control) Message(key Key, text string) error {
+	data := make([]byte, 8, messageRoom) // struct dm_target_msg: the sector, then the text
+	data = append(append(data, text...), 0)
+	if len(data) > messageRoom {
+		return fmt.Errorf("%q is too long for a message", text)
+	}
+	_, err := c.send(unix.DM_TARGET_MSG, key, 0, messageRoom, data)
 	return err
 }
 

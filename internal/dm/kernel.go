@@ -112,6 +112,14 @@ func (k Kernel) Remove(uuid string) (removed bool, err error) {
 	return err == nil, err
 }
 
+func (k Kernel) SuspendDevice(uuid string, suspend bool) error {
+	return k.Control().Suspend(Key{UUID: uuid}, suspend)
+}
+
+func (k Kernel) MessagePool(uuid, text string) error {
+	return k.Control().Message(Key{UUID: uuid}, text)
+}
+
 func (k Kernel) ClearInactiveTable(uuid string) (was bool, err error) {
 	found, err := k.Control().Info(Key{UUID: uuid})
 	if errors.Is(err, unix.ENXIO) || err == nil && !found.Inactive {

@@ -10,6 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
+	"github.com/nodelvm/nodelvm/lvm/internal/groupsnap"
 	"github.com/nodelvm/nodelvm/lvm/internal/health"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
@@ -34,12 +35,15 @@ type Host struct {
 	wiper      *wipe.Wiper
 	pools      *thinpool.Manager
 	recovery   *recovery.Recovery
-	preparer   *prepare.Preparer
-	health     health.Checker
-	groups     sync.Map // Class.Group -> UUID of the group that served it last
-	instance   *lvmcmd.InstanceLock
-	disks      *ondisk.Disks // of the real machine; without a record elsewhere
-	undo       func()        // unmounts what NewHost mounted
+
+	groupSnapshots *groupsnap.Maker
+
+	preparer *prepare.Preparer
+	health   health.Checker
+	groups   sync.Map // Class.Group -> UUID of the group that served it last
+	instance *lvmcmd.InstanceLock
+	disks    *ondisk.Disks // of the real machine; without a record elsewhere
+	undo     func()        // unmounts what NewHost mounted
 }
 
 // NewHost prepares LVM's configuration. It changes no volume.
@@ -81,7 +85,8 @@ func newHostOn(cfg lvm.Config, disks *ondisk.Disks, machine lvm.Machine) *Host {
 	h.wiper = wipe.New(e, tasks)
 	h.pools = thinpool.New(e, tasks, &h.reserved)
 	h.preparer = prepare.New(e, tasks, h.pools, disks)
-	h.recovery = recovery.New(e, tasks, h.wiper, h.operations.Has)
+	h.groupSnapshots = h.newGroupSnapshots()
+	h.recovery = recovery.New(e, tasks, h.wiper, h.groupSnapshots, h.operations.Has)
 	return h
 }
 

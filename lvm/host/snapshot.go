@@ -184,6 +184,9 @@ func (h *Host) deleteSnapshot(ctx context.Context, id lvm.ID) error {
 	case sn.Cluster != h.engine.Config.Cluster:
 		return lvm.Errorf(lvm.KindNotManaged, "snapshot %s/%s belongs to the cluster %q, and only that cluster deletes it (this one is %q)", g.Name, id.LV, sn.Cluster, h.engine.Config.Cluster)
 	}
+	if err := checkAlone(s, sn); err != nil {
+		return err
+	}
 	path, active, err := h.engine.FindDevice(ctx, id, sn.UUID)
 	if err != nil {
 		return err

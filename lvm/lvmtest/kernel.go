@@ -83,6 +83,67 @@ func (k kernel) Remove(uuid string) (removed bool, err error) {
 	return true, nil
 }
 
+func (k kernel) SuspendDevice(uuid string, suspend bool) error {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	d := k.node.deviceOf(uuid)
+	switch {
+	case d == nil:
+		return unix.ENXIO
+	case suspend && d.frozen:
+		return unix.EBUSY
+	}
+	d.suspended = suspend
+	return nil
+}
+
+// MessagePool refuses what would not be consistent, which the kernel accepts: a snapshot of an active volume that is not suspended.
+func (k kernel) MessagePool(uuid, text string) error {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	for _, g := range k.node.groups {
+		for i := range g.LVs {
+			if pool := &g.LVs[i]; pool.Thin != nil && DeviceUUID(string(g.UUID), pool.UUID)+"-tpool" == uuid {
+				return k.node.message(g, pool, text)
+			}
+		}
+	}
+	return unix.ENXIO
+}
+
+func (n *Node) message(g *group, pool *lvm.LV, text string) error {
+	var made, origin int
+	devices := n.kernelOf(pool).devices
+	if _, err := fmt.Sscanf(text, "delete %d", &made); err == nil {
+		if !devices[made] {
+			return unix.ENODATA
+		}
+		delete(devices, made)
+		return nil
+	}
+	if _, err := fmt.Sscanf(text, "create_snap %d %d", &made, &origin); err != nil {
+		return unix.EINVAL
+	}
+	source := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.Pool == pool.Name && n.numbers[lv.UUID] == origin })
+	if source < 0 || devices[made] || !devices[origin] {
+		return unix.EEXIST
+	}
+	if d := n.device(n.path(g, g.LVs[source].UUID)); d != nil && !d.suspended {
+		return fmt.Errorf("the origin %s is not suspended", g.LVs[source].Name)
+	}
+	devices[made] = true
+	return nil
+}
+
+func (n *Node) deviceOf(uuid string) *device {
+	for _, d := range n.devices {
+		if d.UUID == uuid {
+			return d
+		}
+	}
+	return nil
+}
+
 func (k kernel) ClearInactiveTable(string) (was bool, err error) { return false, nil }
 
 func (k kernel) RemoveNamesOf(group lvm.VGName, lv string, hidden []string) (removed []string, err error) {

@@ -33,6 +33,7 @@ func (n *Node) number(g *group, lv *lvm.LV) int {
 		}
 		n.numbers[lv.UUID] = last + 1
 	}
+	lv.ThinID = n.numbers[lv.UUID]
 	return n.numbers[lv.UUID]
 }
 

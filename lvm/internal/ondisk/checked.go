@@ -187,8 +187,8 @@ func groupByUUID(s lvm.State, uuid lvm.VGUUID) *lvm.Group {
 }
 
 // withComparableProblem returns a reported group with the direct reading's values where the report has none or may differ. LVM
-// may use another name of a disk. It does not report which volume's checksums an integrity volume has, a pool's messages, the
-// MISSING flag, the block size of a disk, or the text's checksum. It may know the type of a segment that the reader does not.
+// may use another name of a disk. It does not report which volume's checksums an integrity volume has, a pool's messages, a
+// thin volume's number, the MISSING flag, the block size of a disk, or the text's checksum. It may know the type of a segment that the reader does not.
 func withComparableProblem(g lvm.Group, direct lvm.Group) lvm.Group {
 	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
 	g.Checksum = direct.Checksum
@@ -212,6 +212,7 @@ func withComparableProblem(g lvm.Group, direct lvm.Group) lvm.Group {
 		if strings.HasSuffix(g.LVs[i].Name, "_imeta") && g.LVs[i].Name == direct.LVs[i].Name {
 			g.LVs[i].UsedBy = direct.LVs[i].UsedBy
 		}
+		g.LVs[i].ThinID = direct.LVs[i].ThinID
 		if ours, theirs := direct.LVs[i].Thin, g.LVs[i].Thin; ours != nil && theirs != nil {
 			told := *theirs
 			told.Messages, told.TransactionID = ours.Messages, ours.TransactionID

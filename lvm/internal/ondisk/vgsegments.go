@@ -18,6 +18,9 @@ var (
 		"cache-pool writecache vdo vdo-pool integrity error zero")
 )
 
+// maxThinID is the largest number of a device in a thin pool (Linux, Documentation/admin-guide/device-mapper/thin-provisioning.rst).
+const maxThinID = 1<<24 - 1
+
 // maxLegs exceeds the number of legs that LVM gives a volume: 128 stripes, 64 images.
 const maxLegs = 256
 
@@ -104,6 +107,7 @@ func thin(lv *lvm.LV, kind string, f *fields) {
 		}
 	case "thin":
 		lv.Pool, lv.Origin = f.text("thin_pool"), f.optional("origin")
+		lv.ThinID = int(f.optionalNumber("device_id", maxThinID))
 	}
 }
 

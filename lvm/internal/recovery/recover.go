@@ -10,6 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
+	"github.com/nodelvm/nodelvm/lvm/internal/groupsnap"
 	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 	"github.com/nodelvm/nodelvm/lvm/internal/wipe"
 )
@@ -24,15 +25,16 @@ const (
 
 // Recovery completes or undoes what an interruption left in the volume groups.
 type Recovery struct {
-	engine   *engine.Engine
-	tasks    *oplock.Tasks
-	wiper    *wipe.Wiper
-	inFlight func(lv string) bool // reports whether a request works on a volume
+	engine    *engine.Engine
+	tasks     *oplock.Tasks
+	wiper     *wipe.Wiper
+	snapshots *groupsnap.Maker
+	inFlight  func(lv string) bool // reports whether a request works on a volume
 }
 
 // New returns the recovery of an engine's groups; inFlight reports whether a request works on a volume.
-func New(e *engine.Engine, tasks *oplock.Tasks, w *wipe.Wiper, inFlight func(lv string) bool) *Recovery {
-	return &Recovery{e, tasks, w, inFlight}
+func New(e *engine.Engine, tasks *oplock.Tasks, w *wipe.Wiper, snapshots *groupsnap.Maker, inFlight func(lv string) bool) *Recovery {
+	return &Recovery{e, tasks, w, snapshots, inFlight}
 }
 
 // Start recovers the groups of the first read, and from now on each group that appears. It returns when each has been tried once,
@@ -104,8 +106,8 @@ func (r *Recovery) recoverGroup(ctx context.Context, g lvm.Group) (unfinished er
 	}
 	unfinished = errors.Join(r.resume(ctx, g, r.engine.Config.Cluster), r.mapPresentDisks(ctx, g))
 	for _, lv := range g.LVs {
-		if sn, is := lv.AsSnapshot(); is && sn.Cluster == r.engine.Config.Cluster && sn.State == lvm.StateCreating {
-			unfinished = errors.Join(unfinished, r.removeUnfinished(ctx, sn.ID, sn.UUID))
+		if sn, is := lv.AsSnapshot(); is && sn.Cluster == r.engine.Config.Cluster && sn.State != lvm.StateReady {
+			unfinished = errors.Join(unfinished, r.recoverSnapshot(ctx, sn))
 		}
 		v, is := lv.AsVolume()
 		if !is || v.Cluster != r.engine.Config.Cluster {
@@ -173,6 +175,17 @@ func (r *Recovery) recoverVolume(ctx context.Context, v lvm.Volume) error {
 		return err
 	}
 	return r.engine.Remove(ctx, s, now.ID, now.UUID, now.State)
+}
+
+// recoverSnapshot removes a snapshot that no request got, and a group snapshot whose creation or deletion was interrupted.
+func (r *Recovery) recoverSnapshot(ctx context.Context, sn lvm.Snapshot) error {
+	switch {
+	case sn.Member.IsFirst():
+		return r.snapshots.RemoveUnfinished(ctx, sn)
+	case sn.State == lvm.StateCreating:
+		return r.removeUnfinished(ctx, sn.ID, sn.UUID)
+	}
+	return nil
 }
 
 // removeUnfinished removes a snapshot that no request got.

@@ -181,3 +181,11 @@ func (d *Driver) MustSnapshot(t testing.TB, name string, source lvm.ID) lvm.Snap
 	Must(t, err)
 	return s
 }
+
+// MustGroupSnapshot takes a group snapshot, or fails the test.
+func (d *Driver) MustGroupSnapshot(t testing.TB, spec lvm.GroupSnapshotSpec) lvm.GroupSnapshot {
+	t.Helper()
+	s, err := d.CreateGroupSnapshot(t.Context(), spec, func(context.Context, lvm.ID) error { return nil })
+	Must(t, err)
+	return s
+}

@@ -120,7 +120,11 @@ func (b Fixture) RemovePool(t *testing.T) { b.Admin(t, "lvremove", "-y", b.Group
 func (b Fixture) DeleteAll(t testing.TB, d *Driver) {
 	t.Helper()
 	for _, s := range d.Snapshots(t) {
-		Must(t, d.DeleteSnapshot(t.Context(), s.ID))
+		if s.Member.Of != (lvm.ID{}) {
+			Must(t, d.DeleteGroupSnapshot(t.Context(), s.Member.Of))
+		} else {
+			Must(t, d.DeleteSnapshot(t.Context(), s.ID))
+		}
 	}
 	for _, v := range d.Volumes(t) {
 		Must(t, d.Delete(t.Context(), v.ID))
