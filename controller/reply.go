@@ -37,7 +37,7 @@ func Attributes(volume lvm.Volume) map[string]string {
 
 // snapshotReply is volumeReply for snapshots. A snapshot is complete once it exists: the driver copies nothing afterwards.
 func snapshotReply(snapshot lvm.Snapshot, node string) *csi.Snapshot {
-	return &csi.Snapshot{
+	reply := &csi.Snapshot{
 		SnapshotId:     snapshot.ID.String(),
 		SourceVolumeId: snapshot.Source.String(),
 		SizeBytes:      int64(snapshot.Size),
@@ -46,4 +46,8 @@ func snapshotReply(snapshot lvm.Snapshot, node string) *csi.Snapshot {
 
 		AccessibleTopology: []*csi.Topology{topologyOf(node)},
 	}
+	if snapshot.Member.Of != (lvm.ID{}) {
+		reply.GroupSnapshotId = snapshot.Member.Of.String()
+	}
+	return reply
 }
