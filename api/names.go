@@ -14,6 +14,20 @@ const MaxObject = 64 << 10
 // SnapshotGroup is the API group of the snapshot objects.
 const SnapshotGroup = "snapshot.storage.k8s.io"
 
+// GroupSnapshotGroup is the API group of the group snapshot objects.
+const GroupSnapshotGroup = "groupsnapshot.storage.k8s.io"
+
+// What csi-snapshotter and the snapshot controller write on a VolumeGroupSnapshotContent (external-snapshotter 8.7, pkg/utils): the first one
+// while the driver creates the group snapshot, the second one when it is to be deleted, and the finalizer until it is.
+const (
+	AnnotationGroupBeingCreated = "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-being-created"
+	AnnotationGroupBeingDeleted = "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-being-deleted"
+	FinalizerGroupContent       = "groupsnapshot.storage.kubernetes.io/volumegroupsnapshotcontent-bound-protection"
+)
+
+// PrefixGroupSnapshot begins the CSI name of a group snapshot; the VolumeGroupSnapshot's UID follows.
+const PrefixGroupSnapshot = "groupsnapshot-"
+
 // csi-provisioner and csi-snapshotter name a volume and its PersistentVolume PrefixVolume and the claim's UID, a snapshot
 // PrefixSnapshot and the VolumeSnapshot's UID, and its content PrefixContent and that UID.
 const (

@@ -98,7 +98,7 @@ func attributesOf(t *testing.T, r request) admission.Attributes {
 	resource := kinds[0].GroupVersion().WithResource(map[string]string{
 		"PersistentVolume": "persistentvolumes", "PersistentVolumeClaim": "persistentvolumeclaims",
 		"CSIStorageCapacity": "csistoragecapacities", "Event": "events", "Node": "nodes",
-		"VolumeSnapshot": "volumesnapshots", "VolumeSnapshotContent": "volumesnapshotcontents",
+		"VolumeSnapshot": "volumesnapshots", "VolumeSnapshotContent": "volumesnapshotcontents", "VolumeGroupSnapshotContent": "volumegroupsnapshotcontents",
 	}[kinds[0].Kind])
 	return admission.NewAttributesRecord(r.now, r.before, kinds[0], "", "x", resource, r.sub, operation, nil, false, who)
 }

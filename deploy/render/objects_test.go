@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	groupsnapshots "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1"
 	snapshots "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,7 +22,10 @@ import (
 
 // This file reads manifests.
 
-func init() { utilruntime.Must(snapshots.AddToScheme(scheme.Scheme)) }
+func init() {
+	utilruntime.Must(snapshots.AddToScheme(scheme.Scheme))
+	utilruntime.Must(groupsnapshots.AddToScheme(scheme.Scheme))
+}
 
 // foreignGroups are the Prometheus Operator's objects, which TestMonitoring reads, and those of GitOps tools: TestGitOpsValues.
 var foreignGroups = []string{"monitoring.coreos.com", "argoproj.io", "postgresql.cnpg.io", "source.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io"}

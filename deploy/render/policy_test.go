@@ -40,7 +40,7 @@ const mayOnly = "node-1 may "
 func TestNodeRestriction(t *testing.T) {
 	policy := shippedPolicy(t, "nodelvm-node-restriction")
 	validator := compile(t, policy)
-	for _, r := range slices.Concat(volumeRequests(), claimRequests(), snapshotRequests(), otherRequests()) {
+	for _, r := range slices.Concat(volumeRequests(), claimRequests(), snapshotRequests(), groupSnapshotRequests(), otherRequests()) {
 		t.Run(r.name, func(t *testing.T) {
 			attributes := attributesOf(t, r)
 			if !ruleMatches(policy, attributes) {

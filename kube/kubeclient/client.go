@@ -41,6 +41,8 @@ type Client struct {
 	Core      rest.Interface
 	Storage   rest.Interface
 	Snapshots rest.Interface // snapshot.storage.k8s.io, where the cluster has it
+
+	GroupSnapshots rest.Interface // groupsnapshot.storage.k8s.io, where the cluster has it
 }
 
 // NewClient creates a client from NewConfig.
@@ -85,6 +87,7 @@ func NewClientFor(config *rest.Config) (*Client, error) {
 		{&c.Core, "/api", corev1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
 		{&c.Storage, "/apis", storagev1.SchemeGroupVersion, runtime.ContentTypeProtobuf},
 		{&c.Snapshots, "/apis", SnapshotVersion, runtime.ContentTypeJSON}, // custom resources have no other encoding
+		{&c.GroupSnapshots, "/apis", GroupSnapshotVersion, runtime.ContentTypeJSON},
 	} {
 		config.APIPath, config.GroupVersion = group.path, &group.version
 		config.ContentType = group.accept
@@ -112,8 +115,10 @@ func NewScheme() *runtime.Scheme {
 	scheme.AddKnownTypes(authorizationv1.SchemeGroupVersion, &authorizationv1.SubjectAccessReview{})
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind(KindContent), &Content{})
 	scheme.AddKnownTypeWithName(SnapshotVersion.WithKind("VolumeSnapshotContentList"), &ContentList{})
+	scheme.AddKnownTypeWithName(GroupSnapshotVersion.WithKind(KindGroupContent), &GroupContent{})
+	scheme.AddKnownTypeWithName(GroupSnapshotVersion.WithKind(KindGroupContent+"List"), &GroupContentList{})
 	for _, version := range []schema.GroupVersion{
-		corev1.SchemeGroupVersion, storagev1.SchemeGroupVersion, SnapshotVersion,
+		corev1.SchemeGroupVersion, storagev1.SchemeGroupVersion, SnapshotVersion, GroupSnapshotVersion,
 	} {
 		metav1.AddToGroupVersion(scheme, version)
 	}

@@ -44,6 +44,8 @@ var (
 	kubectl  string
 	sidecars map[string]string // files of csi-provisioner and csi-snapshotter, by name
 	admin    *kubernetes.Clientset
+
+	snapshotAPI string // the folder with the CustomResourceDefinitions of external-snapshotter
 )
 
 func TestMain(m *testing.M) {
@@ -76,7 +78,7 @@ func withServer(run func() int) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	kubectl, sidecars = bin["kubectl"], bin
+	kubectl, sidecars, snapshotAPI = bin["kubectl"], bin, filepath.Dir(crds[0])
 	stop, err := startServer(dir, bin)
 	if err != nil {
 		return 0, err

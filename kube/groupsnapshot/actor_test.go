@@ -1,0 +1,235 @@
+package groupsnapshot
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+const (
+	here, there = "aaaaaa-aaaa-aaaa-aaaa-aaaa-aaaa-aaaaaa", "bbbbbb-bbbb-bbbb-bbbb-bbbb-bbbb-bbbbbb"
+	groupHandle = here + "/g-0123456789abcdef0123456789abcdef"
+)
+
+// disks are a node's volumes: all with a handle that begins with here.
+type disks struct {
+	mu     sync.Mutex
+	did    []string
+	failed error
+}
+
+func (d *disks) note(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.did = append(d.did, fmt.Sprintf(format, args...))
+}
+
+func (d *disks) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
+	if string(id.VG) != here {
+		return lvm.Volume{}, lvm.Errorf(lvm.KindNotLocal, "no such group")
+	}
+	return lvm.Volume{ID: id}, nil
+}
+
+func (d *disks) snapshot(sources ...lvm.ID) lvm.GroupSnapshot {
+	made := lvm.GroupSnapshot{ID: lvm.ID{VG: here, LV: "g-0123456789abcdef0123456789abcdef"}, Created: time.Unix(1, 0)}
+	for i, source := range sources {
+		made.Members = append(made.Members, lvm.Snapshot{ID: lvm.ID{VG: here, LV: fmt.Sprintf("s-%d", i)}, Source: source, Size: lvm.GiB})
+	}
+	return made
+}
+
+func (d *disks) CreateGroupSnapshot(_ context.Context, spec lvm.GroupSnapshotSpec, _ func(context.Context, lvm.ID) error) (lvm.GroupSnapshot, error) {
+	d.note("take %s of %d", spec.Name, len(spec.Sources))
+	return d.snapshot(spec.Sources...), d.failed
+}
+
+func (d *disks) DeleteGroupSnapshot(_ context.Context, id lvm.ID) error {
+	d.note("delete %s", id)
+	return d.failed
+}
+
+func (d *disks) LookupGroupSnapshot(_ context.Context, id lvm.ID) (lvm.GroupSnapshot, error) {
+	if id.String() != groupHandle {
+		return lvm.GroupSnapshot{}, lvm.Errorf(lvm.KindNotLocal, "no such group")
+	}
+	return d.snapshot(lvm.ID{VG: here, LV: "pvc-1"}), nil
+}
+
+// actorOn returns an Actor whose API server notes each patch, and answers a GET of a PersistentVolume with pv.
+func actorOn(t *testing.T, d *disks, pv *corev1.PersistentVolume) *Actor {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			if pv == nil || !strings.HasSuffix(r.URL.Path, "/persistentvolumes/"+pv.Name) {
+				http.NotFound(w, r)
+				return
+			}
+			kubetest.Reply(w, http.StatusOK, pv)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		var indented map[string]any
+		if err := json.Unmarshal(body, &indented); err != nil {
+			t.Error(err)
+		}
+		d.note("%s %s %s", r.Method, strings.TrimPrefix(r.URL.Path, "/apis/groupsnapshot.storage.k8s.io/v1/volumegroupsnapshotcontents/"), body)
+		kubetest.Reply(w, http.StatusOK, map[string]any{"apiVersion": kubeclient.GroupSnapshotVersion.String(), "kind": kubeclient.KindGroupContent})
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(Config{Client: client, Node: "node-1", Host: d, Sync: func(context.Context, lvm.ID) error { return nil }})
+}
+
+func (d *disks) expect(t *testing.T, want ...string) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	same := slices.EqualFunc(d.did, want, func(got, want string) bool { return strings.HasPrefix(got, want) })
+	if !same {
+		t.Errorf("did\n  %s\nwant\n  %s", strings.Join(d.did, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+func ownContent(volumes ...string) content {
+	return content{name: "c", uid: "u", version: "7", node: "node-1", group: "uid", volumes: volumes}
+}
+
+// TestTake: the mark comes before the snapshots, and the status after them.
+func TestTake(t *testing.T) {
+	d := &disks{}
+	if err := actorOn(t, d, nil).act(t.Context(), ownContent(here+"/pvc-1", here+"/pvc-2")); err != nil {
+		t.Fatal(err)
+	}
+	d.expect(t, `PATCH c {"metadata":{"annotations":{"`+api.AnnotationGroupBeingCreated+`":"yes"},"resourceVersion":"7"}}`,
+		"take groupsnapshot-uid of 2", `PATCH c/status {"status":{"creationTime":"1970-01-01T00:00:01Z","error":null,"readyToUse":true,"volumeGroupSnapshotHandle":"`+groupHandle+`","volumeSnapshotInfoList":[{"creationTime":1000000000,"readyToUse":true,"restoreSize":1073741824,"snapshotHandle":"`)
+}
+
+// TestLabel: the node with the first volume, or with the existing group snapshot, labels a content; another node leaves it.
+func TestLabel(t *testing.T) {
+	for name, test := range map[string]struct {
+		c    content
+		here bool
+	}{
+		"first volume here":          {content{volumes: []string{here + "/pvc-1", there + "/pvc-2"}}, true},
+		"first volume elsewhere":     {content{volumes: []string{there + "/pvc-1", here + "/pvc-2"}}, false},
+		"group snapshot here":        {content{existing: groupHandle}, true},
+		"group snapshot elsewhere":   {content{existing: there + "/g-1"}, false},
+		"a handle of another driver": {content{volumes: []string{"vol-1"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &disks{}
+			test.c.name, test.c.version = "c", "7"
+			if err := actorOn(t, d, nil).act(t.Context(), test.c); err != nil {
+				t.Fatal(err)
+			}
+			if test.here {
+				d.expect(t, `PATCH c {"metadata":{"labels":{"`+api.LabelManagedBy+`":"node-1"},"resourceVersion":"7"}}`)
+			} else {
+				d.expect(t)
+			}
+		})
+	}
+}
+
+// TestSeveralNodes: a group over several nodes gets an error that names the claims and nodes, and no snapshot.
+func TestSeveralNodes(t *testing.T) {
+	pv := kubetest.VolumeOn("node-2", "2")
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: api.DriverName, VolumeHandle: there + "/pvc-2"}
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "wal-0"}
+	d := &disks{}
+	c := ownContent(here+"/pvc-1", there+"/pvc-2", there+"/pvc-3")
+	c.marked = true
+	err := actorOn(t, d, pv).act(t.Context(), c)
+	if lvm.KindOf(err) != lvm.KindInvalid {
+		t.Errorf("the error is %v", err)
+	}
+	for _, words := range []string{"1 of 3 are on node node-1", "claim shop/wal-0 on node node-2", "volume " + there + "/pvc-3"} {
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v lacks %q", err, words)
+		}
+	}
+	d.expect(t, `PATCH c/status {"status":{"error":{"message":"node node-1: a group snapshot is of one node's volumes`, `PATCH c {"metadata":{"annotations":{"`+api.AnnotationGroupBeingCreated+`":null}}}`)
+}
+
+// TestTooManyVolumes: the number of a group's volumes is bounded.
+func TestTooManyVolumes(t *testing.T) {
+	d := &disks{}
+	c := ownContent(slices.Repeat([]string{here + "/pvc-1"}, lvm.MaxGroupMembers+1)...)
+	c.marked = true
+	if err := actorOn(t, d, nil).act(t.Context(), c); lvm.KindOf(err) != lvm.KindInvalid {
+		t.Errorf("the error is %v", err)
+	}
+	d.expect(t, "PATCH c/status", "PATCH c {")
+}
+
+// TestUncertainFailureKeepsMark: while snapshots may exist, the content stays marked, so that no object is deleted without them.
+func TestUncertainFailureKeepsMark(t *testing.T) {
+	d := &disks{failed: lvm.Errorf(lvm.KindBusy, "the volumes were suspended for too long")}
+	c := ownContent(here + "/pvc-1")
+	c.marked = true
+	if err := actorOn(t, d, nil).act(t.Context(), c); lvm.KindOf(err) != lvm.KindBusy {
+		t.Errorf("the error is %v", err)
+	}
+	d.expect(t, "take groupsnapshot-uid of 1", "PATCH c/status")
+}
+
+// TestAdopt: a content that was made by hand becomes ready, if it lists the group snapshot's members.
+func TestAdopt(t *testing.T) {
+	for name, members := range map[string][]string{"": {here + "/s-0"}, "must list exactly these": {here + "/s-1"}} {
+		d := &disks{}
+		c := ownContent()
+		c.existing, c.members = groupHandle, members
+		err := actorOn(t, d, nil).act(t.Context(), c)
+		switch {
+		case name == "" && err == nil:
+			d.expect(t, `PATCH c/status {"status":{"creationTime"`)
+		case name == "" || err == nil || !strings.Contains(err.Error(), name):
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// TestDelete: the handle goes after the snapshots, and the finalizer after the handle.
+func TestDelete(t *testing.T) {
+	d := &disks{}
+	a := actorOn(t, d, nil)
+	c := ownContent(here + "/pvc-1")
+	c.deleting, c.condemned, c.handle, c.finalizers = true, true, groupHandle, []string{"a", api.FinalizerGroupContent}
+	if err := a.act(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	c.handle = ""
+	if err := a.act(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	d.expect(t, "delete "+groupHandle, `PATCH c/status {"status":{"creationTime":null,"error":null,"readyToUse":null,"volumeGroupSnapshotHandle":null}}`,
+		`PATCH c {"metadata":{"finalizers":["a"],"resourceVersion":"7"}}`)
+	failing := &disks{failed: lvm.Errorf(lvm.KindInUse, "open")}
+	c.handle = groupHandle
+	if err := actorOn(t, failing, nil).act(t.Context(), c); lvm.KindOf(err) != lvm.KindInUse {
+		t.Errorf("a refused deletion: %v", err)
+	}
+}

@@ -1,0 +1,91 @@
+package groupsnapshot
+
+import (
+	"slices"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+)
+
+// content holds the kept fields of a VolumeGroupSnapshotContent.
+type content struct {
+	name, uid, version string
+	node               string // of its label; "": none
+	group              string // UID of its VolumeGroupSnapshot; "": none is bound yet
+	volumes            []string
+	existing           string // handle of a group snapshot that exists: the content was made by hand
+	members            []string
+	handle             string // in its status
+	ready, failed      bool   // the same
+	marked             bool   // being created
+	deleting           bool   // it is being deleted
+	condemned          bool   // the snapshot controller says that its group snapshot is to be deleted
+	retained           bool   // its deletion policy
+	finalizers         []string
+}
+
+func keep(o any) (content, bool) {
+	c, ok := o.(*kubeclient.GroupContent)
+	if !ok || c.Spec.Driver != api.DriverName {
+		return content{}, false
+	}
+	_, marked := c.Annotations[api.AnnotationGroupBeingCreated]
+	_, condemned := c.Annotations[api.AnnotationGroupBeingDeleted]
+	return content{
+		name: c.Name, uid: string(c.UID), version: c.ResourceVersion, node: c.Labels[api.LabelManagedBy], group: string(c.Spec.GroupSnapshotRef.UID),
+		volumes: c.Spec.Source.VolumeHandles, existing: c.Spec.Source.Existing.GroupSnapshotHandle, members: c.Spec.Source.Existing.SnapshotHandles,
+		handle: c.Status.GroupSnapshotHandle, ready: c.Status.ReadyToUse, failed: c.Status.Error.Message != "",
+		marked: marked, deleting: c.DeletionTimestamp != nil, condemned: condemned, retained: c.Spec.DeletionPolicy == "Retain", finalizers: c.Finalizers,
+	}, true
+}
+
+// action is what the node of a content does next.
+type action int
+
+const (
+	nothing   action = iota
+	take             // Take the group snapshot, and write the status.
+	adopt            // Write the status of a group snapshot that exists.
+	unmark           // Remove the mark of a creation that has ended.
+	remove           // Delete the group snapshot, and clear the handle in the status.
+	release          // Remove the finalizer.
+	takeLabel        // Label it with this node, if its first volume or its group snapshot is here.
+)
+
+// next decides the next action for a content. It follows csi-snapshotter 8.7 (syncGroupSnapshotContent and shouldDeleteGroupSnapshotContent in
+// pkg/sidecar-controller). It differs in one case: it ends a creation before the deletion, so that a mark that a killed driver left does not hold the
+// content for ever.
+func (c content) next(node string) action {
+	switch {
+	case c.node == "":
+		return takeLabel
+	case c.node != node:
+		return nothing
+	case c.deleting:
+		return c.nextDeletion()
+	case c.existing != "" && !c.ready:
+		return adopt
+	case c.existing == "" && c.handle == "" && c.group != "" && len(c.volumes) > 0:
+		return take
+	case c.marked:
+		return unmark
+	}
+	return nothing
+}
+
+func (c content) nextDeletion() action {
+	unbound := c.existing != "" && c.group == ""
+	switch {
+	case !unbound && c.marked && c.handle == "" && !c.retained:
+		return take // it may exist; its handle is needed to delete it
+	case !unbound && c.marked:
+		return unmark
+	case !unbound && !c.condemned:
+		return nothing
+	case !c.retained && c.handle != "":
+		return remove
+	case slices.Contains(c.finalizers, api.FinalizerGroupContent):
+		return release
+	}
+	return nothing
+}

@@ -1,0 +1,45 @@
+package groupsnapshot
+
+import (
+	"testing"
+
+	"github.com/nodelvm/nodelvm/api"
+)
+
+// TestNext: what a node does with a content, in each state in which one can be.
+func TestNext(t *testing.T) {
+	new := content{group: "uid", volumes: []string{"vg/pvc-1"}, node: "node-1", finalizers: []string{api.FinalizerGroupContent}}
+	for name, test := range map[string]struct {
+		change func(*content)
+		want   action
+	}{
+		"no label":                         {func(c *content) { c.node = "" }, takeLabel},
+		"no label, being deleted":          {func(c *content) { c.node, c.deleting = "", true }, takeLabel},
+		"another node's":                   {func(c *content) { c.node = "node-2" }, nothing},
+		"new":                              {func(*content) {}, take},
+		"not bound yet":                    {func(c *content) { c.group = "" }, nothing},
+		"marked by a driver that ended":    {func(c *content) { c.marked = true }, take},
+		"failed":                           {func(c *content) { c.failed = true }, take},
+		"taken":                            {func(c *content) { c.handle, c.ready, c.marked = "h", true, true }, unmark},
+		"complete":                         {func(c *content) { c.handle, c.ready = "h", true }, nothing},
+		"made by hand":                     {func(c *content) { c.volumes, c.existing = nil, "h" }, adopt},
+		"made by hand, ready":              {func(c *content) { c.volumes, c.existing, c.handle, c.ready = nil, "h", "h", true }, nothing},
+		"deleted while it is being taken":  {func(c *content) { c.deleting, c.condemned, c.marked = true, true, true }, take},
+		"deleted, taken, still marked":     {func(c *content) { c.deleting, c.condemned, c.marked, c.handle = true, true, true, "h" }, unmark},
+		"deleted, not to be removed yet":   {func(c *content) { c.deleting, c.handle = true, "h" }, nothing},
+		"deleted":                          {func(c *content) { c.deleting, c.condemned, c.handle = true, true, "h" }, remove},
+		"deleted, its snapshots are gone":  {func(c *content) { c.deleting, c.condemned = true, true }, release},
+		"deleted and retained":             {func(c *content) { c.deleting, c.condemned, c.handle, c.retained = true, true, "h", true }, release},
+		"deleted and released":             {func(c *content) { c.deleting, c.condemned, c.finalizers = true, true, nil }, nothing},
+		"made by hand, deleted unbound":    {func(c *content) { c.group, c.volumes, c.existing, c.deleting, c.handle = "", nil, "h", true, "h" }, remove},
+		"made by hand, unbound, no status": {func(c *content) { c.group, c.volumes, c.existing, c.deleting = "", nil, "h", true }, release},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := new
+			test.change(&c)
+			if got := c.next("node-1"); got != test.want {
+				t.Errorf("the next action is %d, want %d", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,249 @@
+//go:build e2e
+
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/kube/groupsnapshot"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+const (
+	groupAPI      = "/apis/groupsnapshot.storage.k8s.io/v1"
+	groupContents = groupAPI + "/volumegroupsnapshotcontents"
+)
+
+func groupsIn(t *testing.T) string {
+	return groupAPI + "/namespaces/" + namespace(t) + "/volumegroupsnapshots"
+}
+
+// groupRights are the rights to the contents of group snapshots.
+const groupRights = `{"apiVersion": "v1", "kind": "List", "items": [
+{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "nodelvm-groups"}, "rules": [
+ {"apiGroups": ["groupsnapshot.storage.k8s.io"], "resources": ["volumegroupsnapshotcontents"], "verbs": ["get", "list", "watch", "patch"]},
+ {"apiGroups": ["groupsnapshot.storage.k8s.io"], "resources": ["volumegroupsnapshotcontents/status"], "verbs": ["patch"]}]},
+{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "nodelvm-groups"},
+ "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "nodelvm-groups"},
+ "subjects": [{"kind": "ServiceAccount", "name": "nodelvm", "namespace": "nodelvm-system"}]}]}`
+
+// installGroupSnapshots installs the API of group snapshots and the driver's rights to it, and runs the snapshot controller with its feature gate,
+// to the end of the test.
+func installGroupSnapshots(t *testing.T) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(snapshotAPI, "groupsnapshot.storage.k8s.io_*.yaml"))
+	must(t, err)
+	if len(files) != 3 {
+		t.Fatalf("the CustomResourceDefinitions are %v", files)
+	}
+	all := "-f=" + strings.Join(files, ",")
+	kubectlAs(t, "", "create", all)
+	t.Cleanup(func() { kubectlAs(t, "", "delete", "--wait=false", all) })
+	kubectlAs(t, groupRights, "create", "-f=-")
+	t.Cleanup(func() { kubectlAs(t, groupRights, "delete", "-f=-") })
+	for _, resource := range []string{"volumegroupsnapshotclasses", "volumegroupsnapshots", "volumegroupsnapshotcontents"} {
+		soon(t, resource+" are served", func() bool { return there(t, groupAPI, resource)() == nil })
+	}
+	dir := t.TempDir()
+	writeKubeconfig(t, filepath.Join(dir, "kubeconfig"), server, adminPass)
+	log, err := os.Create(filepath.Join(dir, "log"))
+	must(t, err)
+	cmd := exec.Command(sidecars["snapshot-controller"], "--kubeconfig="+filepath.Join(dir, "kubeconfig"), "--feature-gates=CSIVolumeGroupSnapshot=true", "--v=4") //nolint:noctx // the test's end ends it
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		must(t, log.Close())
+		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
+			t.Logf("the snapshot controller:\n%s", text[max(0, len(text)-20_000):])
+		}
+	})
+}
+
+func kubectlAs(t *testing.T, input string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(context.Background(), kubectl, append([]string{"--server=" + server, "--token=" + adminPass, "--insecure-skip-tls-verify"}, args...)...)
+	cmd.Stdin = strings.NewReader(input)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("kubectl %v: %v: %s", args, err, bytes.TrimSpace(out))
+	}
+}
+
+// takeGroups takes the node's group snapshots to the end of the test.
+func (n *node) takeGroups(t *testing.T) {
+	t.Helper()
+	c := config(n.token)
+	c.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return n.roundTrip(next) }
+	client, err := kubeclient.NewClientFor(c)
+	must(t, err)
+	inBackground(t, groupsnapshot.New(groupsnapshot.Config{Client: client, Node: n.name, Host: n.host,
+		Sync: func(context.Context, lvm.ID) error { return nil }, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}).Run)
+}
+
+// group is what the tests read of a VolumeGroupSnapshot and its content.
+type group struct {
+	Status struct {
+		ReadyToUse bool
+		Content    string `json:"boundVolumeGroupSnapshotContentName"`
+		Handle     string `json:"volumeGroupSnapshotHandle"`
+		Error      struct{ Message string }
+	}
+}
+
+func (n *node) groupSnapshots(t *testing.T) (count int) {
+	t.Helper()
+	all, err := n.host.ListSnapshots(t.Context())
+	must(t, err)
+	return len(all)
+}
+
+// TestGroupSnapshots with the snapshot controller: dynamic ones and their deletion, one made by hand for a retained one, and one over two nodes.
+// All that the nodes write passes the admission policy.
+func TestGroupSnapshots(t *testing.T) {
+	installGroupSnapshots(t)
+	here, other := newNode(t, "a"), newNode(t, "b")
+	for _, claim := range []*corev1.PersistentVolumeClaim{here.bound(t, "data", corev1.PersistentVolumeFilesystem), here.bound(t, "wal", corev1.PersistentVolumeBlock)} {
+		labelClaim(t, claim, "shop")
+	}
+	labelClaim(t, here.bound(t, "near", corev1.PersistentVolumeFilesystem), "wide")
+	labelClaim(t, other.bound(t, "far", corev1.PersistentVolumeFilesystem), "wide")
+	logs := here.startSidecars(t)
+	here.start(t)
+	here.takeGroups(t)
+	other.takeGroups(t)
+	for _, policy := range []string{"Delete", "Retain"} {
+		class := "groups-" + strings.ToLower(policy)
+		postGroup(t, groupAPI+"/volumegroupsnapshotclasses", "VolumeGroupSnapshotClass", class, `"driver": %q, "deletionPolicy": %q`, driver, policy)
+		t.Cleanup(func() { removeRaw(t, groupAPI, "volumegroupsnapshotclasses", class) })
+	}
+
+	postGroup(t, groupsIn(t), "VolumeGroupSnapshot", "nightly", `"spec": {"volumeGroupSnapshotClassName": "groups-delete", "source": {"selector": {"matchLabels": {"app": "shop"}}}}`)
+	nightly := untilGroupReady(t, "nightly")
+	if members := membersOf(t); len(members) != 2 {
+		t.Errorf("the members are %v", members)
+	}
+	soon(t, "the members' contents are labelled", func() bool { return contentsOf(t, here.name) == 2 })
+	must(t, admin.RESTClient().Delete().AbsPath(groupsIn(t), "nightly").Do(t.Context()).Error())
+	untilGone(t, "the group", there(t, groupsIn(t), "nightly"))
+	untilGone(t, "its content", there(t, groupContents, nightly.Status.Content))
+	soon(t, "the snapshots are deleted", func() bool { return here.groupSnapshots(t) == 0 })
+	soon(t, "the members' contents are deleted", func() bool { return contentsOf(t, here.name) == 0 })
+
+	testGroupByHand(t, here)
+	expectNoWrites(t, other)
+	testGroupOverNodes(t, here, other)
+	expectAllowed(t, here)
+	if t.Failed() {
+		t.Log(logs())
+	}
+}
+
+func labelClaim(t *testing.T, claim *corev1.PersistentVolumeClaim, app string) {
+	t.Helper()
+	patchRaw(t, []string{"/api/v1/namespaces/" + claim.Namespace + "/persistentvolumeclaims/" + claim.Name}, `{"metadata": {"labels": {"app": %q}}}`, app)
+}
+
+func postGroup(t *testing.T, path, kind, name, spec string, args ...any) {
+	t.Helper()
+	head := fmt.Sprintf(`{"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": %q, "metadata": {"name": %q}, `, kind, name)
+	raw(t, admin.RESTClient().Post().AbsPath(path), "%s", head+fmt.Sprintf(spec, args...)+"}")
+}
+
+func untilGroupReady(t *testing.T, name string) (g group) {
+	t.Helper()
+	soon(t, name+" is ready", func() bool {
+		g = group{}
+		readRaw(t, &g, groupsIn(t), name)
+		return g.Status.ReadyToUse
+	})
+	return g
+}
+
+func membersOf(t *testing.T) (names []string) {
+	t.Helper()
+	var list struct {
+		Items []struct{ Metadata struct{ Name string } }
+	}
+	readRaw(t, &list, snapshotsIn(t))
+	for _, item := range list.Items {
+		names = append(names, item.Metadata.Name)
+	}
+	return names
+}
+
+// contentsOf counts the contents with a node's label.
+func contentsOf(t *testing.T, node string) (count int) {
+	t.Helper()
+	var list struct {
+		Items []struct {
+			Metadata struct{ Labels map[string]string }
+		}
+	}
+	readRaw(t, &list, contents)
+	for _, item := range list.Items {
+		if item.Metadata.Labels[managedBy] == node {
+			count++
+		}
+	}
+	return count
+}
+
+// testGroupByHand: a retained group snapshot outlives its objects, and becomes usable again through a content that is made by hand.
+func testGroupByHand(t *testing.T, here *node) {
+	postGroup(t, groupsIn(t), "VolumeGroupSnapshot", "kept", `"spec": {"volumeGroupSnapshotClassName": "groups-retain", "source": {"selector": {"matchLabels": {"app": "shop"}}}}`)
+	kept := untilGroupReady(t, "kept")
+	var content struct {
+		Status struct {
+			Handle  string                            `json:"volumeGroupSnapshotHandle"`
+			Members []struct{ SnapshotHandle string } `json:"volumeSnapshotInfoList"`
+		}
+	}
+	readRaw(t, &content, groupContents, kept.Status.Content)
+	must(t, admin.RESTClient().Delete().AbsPath(groupsIn(t), "kept").Do(t.Context()).Error())
+	untilGone(t, "the retained group", there(t, groupsIn(t), "kept"))
+	removeRaw(t, groupContents, kept.Status.Content)
+	if n := here.groupSnapshots(t); n != 2 || len(content.Status.Members) != 2 {
+		t.Fatalf("%d snapshots are left of %+v", n, content)
+	}
+	postGroup(t, groupContents, "VolumeGroupSnapshotContent", "byhand", `"spec": {"driver": %q, "deletionPolicy": "Delete", "volumeGroupSnapshotRef": {"namespace": %q, "name": "again"},
+		"source": {"groupSnapshotHandles": {"volumeGroupSnapshotHandle": %q, "volumeSnapshotHandles": [%q, %q]}}}`,
+		driver, namespace(t), content.Status.Handle, content.Status.Members[0].SnapshotHandle, content.Status.Members[1].SnapshotHandle)
+	t.Cleanup(func() { removeRaw(t, groupContents, "byhand") })
+	postGroup(t, groupsIn(t), "VolumeGroupSnapshot", "again", `"spec": {"source": {"volumeGroupSnapshotContentName": "byhand"}}`)
+	soon(t, "the content made by hand is ready", func() bool {
+		var g group
+		readRaw(t, &g, groupContents, "byhand")
+		return g.Status.ReadyToUse && g.Status.Handle == content.Status.Handle
+	})
+}
+
+// testGroupOverNodes: the error names the claim and the node of what is elsewhere, and nothing is taken.
+func testGroupOverNodes(t *testing.T, here, other *node) {
+	before := here.groupSnapshots(t)
+	postGroup(t, groupsIn(t), "VolumeGroupSnapshot", "wide", `"spec": {"volumeGroupSnapshotClassName": "groups-delete", "source": {"selector": {"matchLabels": {"app": "wide"}}}}`)
+	var g group
+	soon(t, "the group over two nodes has an error", func() bool {
+		readRaw(t, &g, groupsIn(t), "wide")
+		return g.Status.Error.Message != ""
+	})
+	if message := g.Status.Error.Message; !strings.Contains(message, namespace(t)+"/") || !strings.Contains(message, "node "+other.name) && !strings.Contains(message, "node "+here.name) {
+		t.Errorf("the error is %q", message)
+	}
+	if now := here.groupSnapshots(t) + other.groupSnapshots(t); now != before {
+		t.Errorf("%d snapshots, before %d", now, before)
+	}
+}
