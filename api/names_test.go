@@ -19,10 +19,10 @@ import (
 // TestPolicyAdmitsNames: the admission policy refuses every annotation, label and volume attribute that it does not list, so it
 // must list those that a node writes, and lists no others of this driver.
 func TestPolicyAdmitsNames(t *testing.T) {
-	_, policy, found := strings.Cut(read(t, "../deploy/nodelvm.yaml"), "\nkind: ValidatingAdmissionPolicy\n")
+	_, policy, found := strings.Cut(read(t, "../deploy/nodelvm.yaml"), "\nkind: ValidatingAdmissionPolicy\nmetadata:\n  name: nodelvm-node-restriction\n")
 	policy, _, _ = strings.Cut(policy, "\nkind: ")
 	if !found {
-		t.Fatal("deploy/nodelvm.yaml has no ValidatingAdmissionPolicy")
+		t.Fatal("deploy/nodelvm.yaml has no policy nodelvm-node-restriction")
 	}
 	written := []string{
 		api.TopologyKey, api.AnnotationSelectedNode, api.AnnotationNoNodeExpansion, api.LabelManagedBy,
