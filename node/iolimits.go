@@ -61,12 +61,20 @@ func (s *Server) endLimits(info mount.PathInfo) {
 	}
 }
 
+// CanLimit returns an error (lvm.KindConflict) if this node cannot limit I/O, or the driver does not.
+func (s *Server) CanLimit() error {
+	if s.limits.Limiter == nil {
+		return lvm.Errorf(lvm.KindConflict, "the driver does not limit I/O on this node: it runs without --io-limits (the chart's value ioLimits.enabled)")
+	}
+	return s.limits.Check()
+}
+
 // ApplyLimits sets the limits that a volume's record has in the cgroups of the pods that use it, or removes those that it has no more.
 // lvm.KindConflict: this node cannot limit I/O, or has that switched off; lvm.KindBusy: retry; lvm.KindNotFound, lvm.KindNotLocal: there is no such
 // volume.
 func (s *Server) ApplyLimits(ctx context.Context, id lvm.ID) error {
 	if s.limits.Limiter == nil {
-		return lvm.Errorf(lvm.KindConflict, "the driver does not limit I/O on this node: it runs without --io-limits (the chart's value ioLimits.enabled)")
+		return s.CanLimit()
 	}
 	release, err := s.locks.lock(id.String()) // a pod that ends meanwhile would keep its limits
 	if err != nil {

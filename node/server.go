@@ -78,6 +78,7 @@ type Server struct {
 	block         BlockDevices
 	encryption    Encryption
 	limits        ioLimits
+	statistics    func() (map[uint64]iolimit.Statistics, error)
 	log           *slog.Logger
 	conditions    func(context.Context) ([]lvm.Condition, error)
 	locks         operationLocks
@@ -92,6 +93,7 @@ func New(c Config) *Server {
 		name: c.NodeName, limit: c.VolumeLimit, log: log, devices: c.Devices,
 		limits:     ioLimits{Limiter: c.IOLimits},
 		conditions: c.Conditions,
+		statistics: iolimit.ReadStatistics,
 		encryption: cmp.Or[Encryption](c.Encryption, luks.New(log)),
 		tools:      cmp.Or[Tools](c.Tools, filesystem.New()),
 		mounts:     cmp.Or[Mounts](c.Mounts, machine),

@@ -52,6 +52,29 @@ func (s *Server) fileSystemsOf(ctx context.Context, volumes []lvm.Volume) (map[l
 	return all, nil
 }
 
+// IO returns what the kernel has counted of the devices that the pods of this cluster's volumes use. It starts no process, and waits for no disk.
+func (s *Server) IO(ctx context.Context) (map[lvm.ID]report.IO, error) {
+	volumes, err := s.devices.List(ctx)
+	if err != nil || len(volumes) == 0 {
+		return nil, err
+	}
+	counted, err := s.statistics()
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[lvm.ID]report.IO, len(volumes))
+	for _, v := range volumes {
+		_, number, active := s.activeDevice(ctx, v)
+		if c, known := counted[uint64(number)]; active && known {
+			limits := v.Rates()
+			all[v.ID] = report.IO{Reads: c.Reads, Writes: c.Writes, ReadBytes: c.ReadBytes, WrittenBytes: c.WriteBytes,
+				ReadSeconds: c.ReadTime.Seconds(), WriteSeconds: c.WriteTime.Seconds(),
+				ReadIOPSLimit: limits.ReadIOPS, WriteIOPSLimit: limits.WriteIOPS, ReadBandwidthLimit: limits.ReadBandwidth, WriteBandwidthLimit: limits.WriteBandwidth}
+		}
+	}
+	return all, nil
+}
+
 // usageReader reads the usage of file systems, each in its own goroutine, at most one for a volume: a read that does not return
 // costs one goroutine, whatever the number of requests.
 type usageReader struct {

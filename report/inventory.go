@@ -127,6 +127,7 @@ type Volume struct {
 	Encryption   string      `json:"encryption,omitempty"`   // "luks2"; empty: none
 	Class        string      `json:"storageClass,omitempty"` // of its claim; empty if the driver does not know it
 	FileSystem   *FileSystem `json:"fileSystem,omitempty"`   // of a mounted volume
+	IO           *IO         `json:"io,omitempty"`           // of an active volume, if the driver limits I/O
 	LastSnapshot time.Time   `json:"lastSnapshot,omitzero"`  // when its youngest snapshot was created that still exists
 	IOLimits     *IOLimits   `json:"ioLimits,omitempty"`     // nil: none
 }
@@ -146,6 +147,23 @@ func IOLimitsOf(v lvm.Volume) *IOLimits {
 	}
 	at := IOLimits(v.Rates())
 	return &at
+}
+
+// IO is what the kernel has counted of a volume's device since it is active, and its limits. The times are those of all requests together, without the wait for
+// a limit.
+type IO struct {
+	Reads        int64     `json:"reads"`
+	Writes       int64     `json:"writes"`
+	ReadBytes    lvm.Bytes `json:"readBytes"`
+	WrittenBytes lvm.Bytes `json:"writtenBytes"`
+	ReadSeconds  float64   `json:"readSeconds"`
+	WriteSeconds float64   `json:"writeSeconds"`
+
+	// Limits a second; 0: none.
+	ReadIOPSLimit       int64     `json:"readIOPSLimit,omitempty"`
+	WriteIOPSLimit      int64     `json:"writeIOPSLimit,omitempty"`
+	ReadBandwidthLimit  lvm.Bytes `json:"readBandwidthLimit,omitempty"`
+	WriteBandwidthLimit lvm.Bytes `json:"writeBandwidthLimit,omitempty"`
 }
 
 // FileSystem is the usage of a mounted file system (statfs(2)).

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -100,8 +101,9 @@ func conditionOf(f lvm.Condition) report.Condition {
 // and the disks of physical volumes.
 type volumeDetails struct {
 	fileSystems func(context.Context) (map[lvm.ID]report.FileSystem, error)
-	class       func(volume string) string // of the claim that has the PersistentVolume of that name; nil: no API server
-	disks       *disks.Registry            // nil: unknown
+	io          func(context.Context) (map[lvm.ID]report.IO, error) // nil: not read
+	class       func(volume string) string                          // of the claim that has the PersistentVolume of that name; nil: no API server
+	disks       *disks.Registry                                     // nil: unknown
 }
 
 // classOf returns the agent's function that finds a volume's storage class; nil without an agent.
@@ -121,6 +123,9 @@ func (d volumeDetails) addTo(ctx context.Context, inv *report.Inventory) error {
 		return nil
 	}
 	mounted, err := d.fileSystems(ctx)
+	if d.io != nil {
+		err = errors.Join(err, d.addIO(ctx, inv))
+	}
 	byHandle := make(map[string]report.FileSystem, len(mounted))
 	for id, f := range mounted {
 		byHandle[id.String()] = f
@@ -132,6 +137,20 @@ func (d volumeDetails) addTo(ctx context.Context, inv *report.Inventory) error {
 		}
 		if d.class != nil {
 			v.Class = d.class(v.Name)
+		}
+	}
+	return err
+}
+
+func (d volumeDetails) addIO(ctx context.Context, inv *report.Inventory) error {
+	counted, err := d.io(ctx)
+	byHandle := make(map[string]report.IO, len(counted))
+	for id, c := range counted {
+		byHandle[id.String()] = c
+	}
+	for i := range inv.Volumes {
+		if c, found := byHandle[inv.Volumes[i].ID]; found {
+			inv.Volumes[i].IO = &c
 		}
 	}
 	return err

@@ -69,12 +69,15 @@ var poolMetrics = newFamily("thin_pool_", append(slices.Clone(groupLabels), "thi
 	gauge("provisioned_bytes", "Provisioned size of the thin pool: the sum of the virtual sizes of its volumes and snapshots. A read-only copy of a snapshot counts what the replay of its journal may write.", func(p groupPool) float64 { return size(p.Promised) }),
 	counter("extensions_total", "Number of times that the driver has extended the thin pool because it filled up.", func(p groupPool) float64 { return size(p.Extensions) }))
 
+var volumeLabels = []string{"vg", "lv", "claim", "claim_namespace"}
+
+func labelsOfVolume(v report.Volume) []string {
+	namespace, _, _ := strings.Cut(v.Claim, "/")
+	return []string{string(v.Group), v.LV, v.Claim, namespace}
+}
+
 // volumeMetrics are at most seven series of a volume.
-var volumeMetrics = newFamily("volume_", []string{"vg", "lv", "claim", "claim_namespace"},
-	func(v report.Volume) []string {
-		namespace, _, _ := strings.Cut(v.Claim, "/")
-		return []string{string(v.Group), v.LV, v.Claim, namespace}
-	},
+var volumeMetrics = newFamily("volume_", volumeLabels, labelsOfVolume,
 	gauge("size_bytes", "Size of the volume.", func(v report.Volume) float64 { return size(v.Size) }),
 	gauge("allocated_bytes", "Allocated data of the thin volume in its pool, including blocks that it shares with snapshots.", func(v report.Volume) float64 {
 		if v.Used == nil {
@@ -90,6 +93,27 @@ var volumeMetrics = newFamily("volume_", []string{"vg", "lv", "claim", "claim_na
 		ofFileSystem(func(f report.FileSystem) float64 { return ifLimited(f, f.Inodes) })),
 	gauge("filesystem_inodes_used", "Number of used inodes of the volume's mounted file system. Absent if it has no limit.",
 		ofFileSystem(func(f report.FileSystem) float64 { return ifLimited(f, f.InodesUsed) })))
+
+// ioMetrics are six series of an active volume, of a driver that limits I/O, and one for each limit.
+var ioMetrics = newFamily("volume_", volumeLabels, labelsOfVolume,
+	counter("reads_completed_total", "Completed reads of the volume since it is active.", func(v report.Volume) float64 { return size(v.IO.Reads) }),
+	counter("writes_completed_total", "Completed writes to the volume since it is active.", func(v report.Volume) float64 { return size(v.IO.Writes) }),
+	counter("read_bytes_total", "Bytes read from the volume since it is active.", func(v report.Volume) float64 { return size(v.IO.ReadBytes) }),
+	counter("written_bytes_total", "Bytes written to the volume since it is active.", func(v report.Volume) float64 { return size(v.IO.WrittenBytes) }),
+	counter("read_time_seconds_total", "Time of all completed reads together, without the wait for a limit.", func(v report.Volume) float64 { return v.IO.ReadSeconds }),
+	counter("write_time_seconds_total", "Time of all completed writes together, without the wait for a limit.", func(v report.Volume) float64 { return v.IO.WriteSeconds }),
+	gauge("read_iops_limit", "Limit of reads per second. Absent without a limit.", func(v report.Volume) float64 { return unlessZero(v.IO.ReadIOPSLimit) }),
+	gauge("write_iops_limit", "Limit of writes per second. Absent without a limit.", func(v report.Volume) float64 { return unlessZero(v.IO.WriteIOPSLimit) }),
+	gauge("read_bandwidth_limit_bytes", "Limit of bytes read per second. Absent without a limit.", func(v report.Volume) float64 { return unlessZero(v.IO.ReadBandwidthLimit) }),
+	gauge("write_bandwidth_limit_bytes", "Limit of bytes written per second. Absent without a limit.", func(v report.Volume) float64 { return unlessZero(v.IO.WriteBandwidthLimit) }))
+
+// unlessZero returns a limit, if there is one.
+func unlessZero[N ~int64](limit N) float64 {
+	if limit == 0 {
+		return absent
+	}
+	return size(limit)
+}
 
 // ofFileSystem returns the value of a volume's file system, if it is mounted and answers.
 func ofFileSystem(value func(report.FileSystem) float64) func(report.Volume) float64 {
@@ -150,7 +174,7 @@ var orphanMetrics = newFamily("orphaned_", []string{"reason"}, func(s reasonSum)
 
 func (c nodeCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, describe := range []func(chan<- *prometheus.Desc){
-		nodeMetrics.describe, stateMetrics.describe, groupMetrics.describe, backlogMetrics.describe, poolMetrics.describe, volumeMetrics.describe,
+		nodeMetrics.describe, stateMetrics.describe, groupMetrics.describe, backlogMetrics.describe, poolMetrics.describe, volumeMetrics.describe, ioMetrics.describe,
 		pvMetrics.describe, diskMetrics.describe, conditionMetrics.describe, orphanMetrics.describe,
 	} {
 		describe(out)
@@ -172,6 +196,7 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	backlogMetrics.collect(out, backlogsOf(n.Inventory))
 	poolMetrics.collect(out, poolsOf(n.Groups))
 	volumeMetrics.collect(out, ready)
+	ioMetrics.collect(out, slices.DeleteFunc(ready, func(v report.Volume) bool { return v.IO == nil }))
 	pvs := physicalVolumes(n.Inventory)
 	pvMetrics.collect(out, pvs)
 	diskMetrics.collect(out, pvs)

@@ -28,6 +28,8 @@ func TestNodeMetrics(t *testing.T) {
 	thin.FileSystem = &report.FileSystem{Type: "xfs", Size: 900, Used: 400, Available: 450, Inodes: 10, InodesUsed: 4, InodesFree: 6}
 	btrfs.FileSystem = &report.FileSystem{Type: "btrfs", Size: 900, Used: 100, Available: 800}
 	hung.FileSystem = &report.FileSystem{Type: "xfs", Error: "has not answered"}
+	thin.IO = &report.IO{Reads: 3, Writes: 4, ReadBytes: 1500, WrittenBytes: 2000, ReadSeconds: 0.5, WriteSeconds: 2, WriteIOPSLimit: 100, ReadBandwidthLimit: 1 << 20}
+	btrfs.IO = &report.IO{ReadIOPSLimit: 10, WriteBandwidthLimit: 1 << 16}
 	disk := report.Disk{Path: "/dev/sdb", Model: "M", Serial: "S", Slot: "3"}
 	group := report.Group{Name: "vg", UUID: testGroup, Size: 100, Free: 40, BlockedSeconds: 3, ExtentSize: 4,
 		PVs:   []report.PV{{UUID: "a", Device: "/dev/sda", Extents: 10}, {UUID: "b", Extents: 5, Missing: true, Disk: &disk}},
@@ -87,10 +89,26 @@ nodelvm_volume_group_wipe_backlog_bytes{claim_namespace="",vg="free",vg_uuid="f"
 nodelvm_volume_group_wipe_backlog_bytes{claim_namespace="shop",vg="vg",GROUP} 5
 nodelvm_volume_group_wipe_backlog_volumes{claim_namespace="",vg="free",vg_uuid="f"} 0
 nodelvm_volume_group_wipe_backlog_volumes{claim_namespace="shop",vg="vg",GROUP} 2
+nodelvm_volume_read_bandwidth_limit_bytes{claim="shop/thin",claim_namespace="shop",lv="thin",vg="vg"} 1.048576e+06
+nodelvm_volume_read_bytes_total{claim="shop/btrfs",claim_namespace="shop",lv="btrfs",vg="vg"} 0
+nodelvm_volume_read_bytes_total{claim="shop/thin",claim_namespace="shop",lv="thin",vg="vg"} 1500
+nodelvm_volume_read_iops_limit{claim="shop/btrfs",claim_namespace="shop",lv="btrfs",vg="vg"} 10
+nodelvm_volume_read_time_seconds_total{claim="shop/btrfs",claim_namespace="shop",lv="btrfs",vg="vg"} 0
+nodelvm_volume_read_time_seconds_total{claim="shop/thin",claim_namespace="shop",lv="thin",vg="vg"} 0.5
+nodelvm_volume_reads_completed_total{claim="shop/btrfs",claim_namespace="shop",lv="btrfs",vg="vg"} 0
+nodelvm_volume_reads_completed_total{claim="shop/thin",claim_namespace="shop",lv="thin",vg="vg"} 3
 nodelvm_volume_size_bytes{claim="",claim_namespace="",lv="raw",vg="vg"} 1000
 nodelvm_volume_size_bytes{claim="shop/btrfs",claim_namespace="shop",lv="btrfs",vg="vg"} 1000
 nodelvm_volume_size_bytes{claim="shop/hung",claim_namespace="shop",lv="hung",vg="vg"} 1000
 nodelvm_volume_size_bytes{claim="shop/thin",claim_namespace="shop",lv="thin",vg="vg"} 1000
+nodelvm_volume_write_bandwidth_limit_bytes{claim="shop/btrfs",claim_namespace="shop",lv="btrfs",vg="vg"} 65536
+nodelvm_volume_write_iops_limit{claim="shop/thin",claim_namespace="shop",lv="thin",vg="vg"} 100
+nodelvm_volume_write_time_seconds_total{claim="shop/btrfs",claim_namespace="shop",lv="btrfs",vg="vg"} 0
+nodelvm_volume_write_time_seconds_total{claim="shop/thin",claim_namespace="shop",lv="thin",vg="vg"} 2
+nodelvm_volume_writes_completed_total{claim="shop/btrfs",claim_namespace="shop",lv="btrfs",vg="vg"} 0
+nodelvm_volume_writes_completed_total{claim="shop/thin",claim_namespace="shop",lv="thin",vg="vg"} 4
+nodelvm_volume_written_bytes_total{claim="shop/btrfs",claim_namespace="shop",lv="btrfs",vg="vg"} 0
+nodelvm_volume_written_bytes_total{claim="shop/thin",claim_namespace="shop",lv="thin",vg="vg"} 2000
 nodelvm_volumes{state="creating"} 0
 nodelvm_volumes{state="deleting"} 1
 nodelvm_volumes{state="ready"} 5

@@ -83,6 +83,16 @@ nodelvm_volume_filesystem_inodes_used{node="n",vg="vg",lv="pvc-1",claim="shop/da
 nodelvm_volume_filesystem_inodes{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 100x1500
 nodelvm_volume_size_bytes{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 100x1500
 nodelvm_volume_allocated_bytes{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 50x1500
+nodelvm_volume_reads_completed_total{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 0+600x1500
+nodelvm_volume_writes_completed_total{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 0+1200x1500
+nodelvm_volume_read_bytes_total{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 0+60000x1500
+nodelvm_volume_written_bytes_total{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 0+120000x1500
+nodelvm_volume_read_time_seconds_total{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 0+6x1500
+nodelvm_volume_write_time_seconds_total{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 0+6x1500
+nodelvm_volume_read_iops_limit{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 100x1500
+nodelvm_volume_write_iops_limit{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 100x1500
+nodelvm_volume_read_bandwidth_limit_bytes{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 4000x1500
+nodelvm_volume_write_bandwidth_limit_bytes{node="n",vg="vg",lv="pvc-1",claim="shop/data",claim_namespace="shop"} 4000x1500
 nodelvm_operations_in_flight{node="n"} 2x1500
 nodelvm_orphaned_volumes{node="n",reason="unreferenced"} 1x1500
 csi_plugin_operations_seconds_count{node="n",driver_name="nodelvm.io",method_name="NodeStageVolume",grpc_status_code="Internal"} 0+1x1500

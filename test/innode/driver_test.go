@@ -162,8 +162,9 @@ func countTools() error {
 
 // The driver that runs; stopDriver demands a clean exit.
 var (
-	driverPID  int
-	stopDriver func() error
+	driverPID   int
+	stopDriver  func() error
+	driverFlags []string // further ones of the next driver
 )
 
 // startDriver runs the shipped binary as any CO would.
@@ -173,8 +174,8 @@ func startDriver() error {
 		return err
 	}
 	defer func() { _ = log.Close() }() // it has its own
-	cmd := exec.CommandContext(context.Background(), binary, "serve", "--standalone", "--cluster-id=innode", "--node-name="+nodeName,
-		"--kubelet-registration=false", "--endpoint="+endpoint, "--http-endpoint="+health, "--log-level=debug", "--log-format=console")
+	cmd := exec.CommandContext(context.Background(), binary, append([]string{"serve", "--standalone", "--cluster-id=innode", "--node-name=" + nodeName,
+		"--kubelet-registration=false", "--endpoint=" + endpoint, "--http-endpoint=" + health, "--log-level=debug", "--log-format=console"}, driverFlags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), "PATH="+toolDir+":"+os.Getenv("PATH"))
 	if err := cmd.Start(); err != nil {

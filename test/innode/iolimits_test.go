@@ -1,0 +1,315 @@
+//go:build innode
+
+package innode
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+)
+
+const (
+	cgroups     = "/sys/fs/cgroup"
+	limitedPod  = "0f6d1a52-7a3e-4a39-9f2b-93d0a7f0c001"
+	unknownPod  = "0f6d1a52-7a3e-4a39-9f2b-93d0a7f0c002"
+	limitedRate = 4 * mebibyte // bytes a second, and 100 requests
+)
+
+// cgroupOf is the cgroup that the kubelet makes for a pod, with the cgroup driver cgroupfs.
+func cgroupOf(pod string) string { return filepath.Join(cgroups, "kubepods/burstable/pod"+pod) }
+
+// withIOLimits makes the cgroups of two pods as a kubelet does, but for the io controller, and starts a driver that limits I/O.
+func withIOLimits(t *testing.T) {
+	t.Helper()
+	for _, dir := range []string{cgroups, filepath.Join(cgroups, "kubepods"), filepath.Join(cgroups, "kubepods/burstable")} {
+		must(t, os.MkdirAll(dir, 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory"), 0o600))
+	}
+	for _, pod := range []string{limitedPod, unknownPod} {
+		must(t, os.MkdirAll(filepath.Join(cgroupOf(pod), "container"), 0o755))
+	}
+	driverFlags = []string{"--io-limits=" + cgroups}
+	renewDriver(t)
+	t.Cleanup(func() {
+		driverFlags = nil
+		renewDriver(t)
+		for _, dir := range []string{cgroupOf(limitedPod) + "/container", cgroupOf(limitedPod), cgroupOf(unknownPod) + "/container", cgroupOf(unknownPod),
+			cgroups + "/kubepods/burstable", cgroups + "/kubepods"} {
+			if err := os.Remove(dir); err != nil {
+				t.Error(err)
+			}
+		}
+		must(t, os.WriteFile(filepath.Join(cgroups, "cgroup.subtree_control"), []byte("-io -memory"), 0o600))
+	})
+}
+
+// modify gives a volume the limits of a VolumeAttributesClass: pairs of a parameter and its value.
+func (c client) modify(t *testing.T, v *csi.Volume, parameters ...string) error {
+	t.Helper()
+	r := &csi.ControllerModifyVolumeRequest{VolumeId: v.GetVolumeId(), MutableParameters: map[string]string{}}
+	for i := 0; i < len(parameters); i += 2 {
+		r.MutableParameters[parameters[i]] = parameters[i+1]
+	}
+	_, err := c.ControllerModifyVolume(t.Context(), r)
+	return err
+}
+
+// ofPod stages a volume and publishes it to a pod; that is undone when the test ends. It returns the pod's path.
+func (c client) ofPod(t *testing.T, v *csi.Volume, capability *csi.VolumeCapability, secret map[string]string, pod string) string {
+	t.Helper()
+	staging := filepath.Join(t.TempDir(), "staging")
+	target := filepath.Join(work, "kubelet/pods", pod, "volumes/kubernetes.io~csi", filepath.Base(v.GetVolumeId()), "mount")
+	if capability.GetBlock() != nil {
+		target = filepath.Join(work, "kubelet/plugins/kubernetes.io/csi/volumeDevices/publish", filepath.Base(v.GetVolumeId()), pod)
+	}
+	must(t, os.Mkdir(staging, 0o750))
+	must(t, os.MkdirAll(filepath.Dir(target), 0o750))
+	stage := stageRequest(v, staging, capability)
+	stage.Secrets = secret
+	if _, err := c.NodeStageVolume(t.Context(), stage); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.unmount(t, v, staging, target) })
+	if _, err := c.NodePublishVolume(t.Context(), publishRequest(v, staging, target, capability)); err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+// inPod runs a command in a container's cgroup of a pod, and returns how long it took.
+func inPod(t *testing.T, pod, script string) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	var errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", "echo $$ >"+cgroupOf(pod)+"/container/cgroup.procs; "+script)
+	cmd.Stderr = &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v: %s", script, err, errs.String())
+	}
+	return time.Since(begin)
+}
+
+// ioMax returns the lines of io.max of a pod.
+func ioMax(t *testing.T, pod string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(cgroupOf(pod), "io.max"))
+	must(t, err)
+	return strings.TrimSpace(string(text))
+}
+
+// deviceOf is the number of the device that a pod uses, "253:4".
+func deviceOf(t *testing.T, target string) string {
+	t.Helper()
+	if info, err := os.Stat(target); err == nil && info.Mode()&os.ModeDevice != 0 {
+		return output(t, "stat", "--dereference", "--format=%Hr:%Lr", target)
+	}
+	return output(t, "findmnt", "--noheadings", "--output", "MAJ:MIN", target)
+}
+
+// limitedLayouts are the kinds of volumes whose limits are measured. The kernel limits the device that the pod uses, whatever is below.
+var limitedLayouts = map[string]func(name string) *csi.CreateVolumeRequest{
+	"linear": func(name string) *csi.CreateVolumeRequest { return createRequest(name, 96*mebibyte) },
+	"thin":   func(name string) *csi.CreateVolumeRequest { return thinRequest(name, 96*mebibyte) },
+	"raid1": func(name string) *csi.CreateVolumeRequest {
+		return createRequest(name, 96*mebibyte, with("volumeGroup", "vg-r"), with("layout", "raid1"))
+	},
+	"raw": func(name string) *csi.CreateVolumeRequest {
+		return createRequest(name, 96*mebibyte, func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = []*csi.VolumeCapability{blockCapability()} })
+	},
+	"encrypted": func(name string) *csi.CreateVolumeRequest { return encrypted(createRequest(name, 96*mebibyte)) },
+}
+
+// TestIOLimits: the rate that a pod measures is within 10 % of its volume's limits, for direct and buffered I/O and for requests, and without
+// limits it is not near. The lines of other devices, and the cgroups of other pods, stay as they are.
+func TestIOLimits(t *testing.T) {
+	withIOLimits(t)
+	for name, request := range limitedLayouts {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t)
+			v, secret := c.create(t, request("limited-"+name)), map[string]string(nil)
+			if name == "encrypted" {
+				secret = newSecret(t)
+			}
+			must(t, c.modify(t, v, "readBandwidth", "4Mi", "writeBandwidth", "4Mi"))
+			capability := mountCapability("ext4")
+			if name == "raw" {
+				capability = blockCapability()
+			}
+			target := c.ofPod(t, v, capability, secret, limitedPod)
+			device := deviceOf(t, target)
+			if got, want := ioMax(t, limitedPod), fmt.Sprintf("%s rbps=%d wbps=%[2]d riops=max wiops=max", device, limitedRate); got != want {
+				t.Fatalf("io.max is %q, want %q", got, want)
+			}
+			if got := ioMax(t, unknownPod); got != "" {
+				t.Errorf("io.max of another pod is %q", got)
+			}
+			file := target
+			if name != "raw" {
+				file = filepath.Join(target, "file")
+			}
+			const seconds = 3
+			measure := func(what, script string, limited bool) {
+				t.Helper()
+				took := inPod(t, limitedPod, script).Seconds()
+				t.Logf("%s: %.2f of the limit", what, seconds/took)
+				if limited && (took < 0.9*seconds || took > 1.12*seconds) || !limited && took > seconds/1.5 {
+					t.Errorf("%s, limited %t: %.2f s instead of %d s", what, limited, took, seconds)
+				}
+			}
+			bytes := fmt.Sprintf("bs=256k count=%d", seconds*limitedRate/(256<<10))
+			measure("direct writes", "dd if=/dev/zero of="+file+" oflag=direct conv=notrunc "+bytes, true)
+			measure("direct reads", "dd of=/dev/null if="+file+" iflag=direct "+bytes, true)
+			must(t, os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o600))
+			measure("buffered writes", "dd if=/dev/zero of="+file+" conv=notrunc,fsync "+bytes, true)
+			must(t, os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o600))
+			measure("buffered reads", "dd of=/dev/null if="+file+" "+bytes, true)
+
+			must(t, c.modify(t, v, "writeIOPS", "100", "readIOPS", "100"))
+			requests := fmt.Sprintf("bs=4k count=%d", seconds*100)
+			measure("write requests", "dd if=/dev/zero of="+file+" oflag=direct conv=notrunc "+requests, true)
+			measure("read requests", "dd of=/dev/null if="+file+" iflag=direct "+requests, true)
+			must(t, c.modify(t, v, "writeIOPS", "max"))
+			if got := ioMax(t, limitedPod); got != "" {
+				t.Errorf("without limits, io.max is %q", got)
+			}
+			measure("unlimited writes", "dd if=/dev/zero of="+file+" oflag=direct conv=notrunc "+bytes, false)
+		})
+	}
+}
+
+// TestIOLimitsChange: limits change while the pod writes, without a pause; they are there again after a restart of the driver that was killed
+// while they were lifted, and after another program took the io controller away; a foreign line stays.
+func TestIOLimitsChange(t *testing.T) {
+	withIOLimits(t)
+	c := connect(t)
+	v := c.create(t, createRequest("changed", 96*mebibyte))
+	must(t, c.modify(t, v, "writeBandwidth", "1Mi"))
+	target := c.ofPod(t, v, mountCapability("ext4"), nil, limitedPod)
+	device := deviceOf(t, target)
+	loop := output(t, "findmnt", "--noheadings", "--output", "MAJ:MIN", "/") // a line of a device that is not the driver's
+	foreign := loop + " rbps=max wbps=1073741824 riops=max wiops=max"
+	must(t, os.WriteFile(filepath.Join(cgroupOf(limitedPod), "io.max"), []byte(foreign), 0o600))
+	expect := func(what, wbps string) {
+		t.Helper()
+		want := device + " rbps=max wbps=" + wbps + " riops=max wiops=max"
+		eventually(t, 30*time.Second, what, func() bool { return strings.Contains(ioMax(t, limitedPod), want) })
+		if got := ioMax(t, limitedPod); !strings.Contains(got, foreign) {
+			t.Errorf("%s: io.max is %q", what, got)
+		}
+	}
+	expect("published", "1048576")
+
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	load := exec.CommandContext(ctx, "sh", "-ec", "echo $$ >"+cgroupOf(limitedPod)+"/container/cgroup.procs; exec dd if=/dev/zero of="+target+"/load oflag=direct bs=256k count=240")
+	must(t, load.Start())
+	begin := time.Now()
+	must(t, c.modify(t, v, "writeBandwidth", "2Mi"))
+	expect("raised", "2097152")
+	must(t, c.modify(t, v, "writeBandwidth", "512Ki"))
+	expect("lowered", "524288")
+	must(t, c.modify(t, v, "writeBandwidth", "max"))
+	must(t, load.Wait()) // at the first limit it takes a minute
+	if took := time.Since(begin); took > 30*time.Second {
+		t.Errorf("the writer was delayed for %s by limits that are removed", took)
+	}
+
+	must(t, c.modify(t, v, "writeBandwidth", "1Mi"))
+	write := func(file, text string) { must(t, os.WriteFile(file, []byte(text), 0o600)) }
+	write(filepath.Join(cgroupOf(limitedPod), "io.max"), device+" wbps=max")
+	renewDriver(t)
+	c = connect(t)
+	expect("after the driver's restart", "1048576")
+	write(filepath.Join(cgroups, "kubepods/burstable/cgroup.subtree_control"), "-io")
+	renewDriver(t)
+	eventually(t, 30*time.Second, "the io controller and the limit are back", func() bool {
+		text, err := os.ReadFile(filepath.Join(cgroupOf(limitedPod), "io.max"))
+		return err == nil && strings.Contains(string(text), device+" rbps=max wbps=1048576")
+	})
+}
+
+// TestLimitedSnapshot: a snapshot of a limited volume with dirty data does not wait for the pod's rate, nor does its unmount, and the limits
+// are there again afterwards.
+func TestLimitedSnapshot(t *testing.T) {
+	withIOLimits(t)
+	for name, request := range map[string]*csi.CreateVolumeRequest{
+		"thin": thinRequest("held", 96*mebibyte), "encrypted": encrypted(thinRequest("held-encrypted", 96*mebibyte)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t)
+			v, secret := c.create(t, request), map[string]string(nil)
+			if name == "encrypted" {
+				secret = newSecret(t)
+			}
+			must(t, c.modify(t, v, "writeBandwidth", "1Mi"))
+			target := c.ofPod(t, v, mountCapability("ext4"), secret, limitedPod)
+			before := ioMax(t, limitedPod)
+			const dirty = 20 // at the limit it takes 20 s
+			inPod(t, limitedPod, fmt.Sprintf("dd if=/dev/zero of=%s/file bs=1M count=%d", target, dirty))
+			begin := time.Now()
+			c.snapshot(t, "held-"+name, v)
+			took := time.Since(begin)
+			t.Logf("the snapshot took %s", took)
+			if took > 10*time.Second {
+				t.Errorf("the snapshot took %s", took)
+			}
+			if after := ioMax(t, limitedPod); after != before || after == "" {
+				t.Errorf("io.max is %q, and was %q", after, before)
+			}
+			inPod(t, limitedPod, fmt.Sprintf("dd if=/dev/zero of=%s/file bs=1M count=%d", target, dirty))
+			begin = time.Now()
+			if _, err := c.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), TargetPath: target}); err != nil {
+				t.Fatal(err)
+			}
+			must(t, command("sync", "--file-system", filepath.Dir(filepath.Dir(target))))
+			if after := ioMax(t, limitedPod); after != "" {
+				t.Errorf("after the pod's end, io.max is %q", after)
+			}
+			if took := time.Since(begin); took > 10*time.Second {
+				t.Errorf("the end of the pod took %s", took)
+			}
+		})
+	}
+}
+
+// TestPodWithoutCgroup: a pod gets a limited volume only when the kubelet has made its cgroup.
+func TestPodWithoutCgroup(t *testing.T) {
+	withIOLimits(t)
+	const pod = "0f6d1a52-7a3e-4a39-9f2b-93d0a7f0c003"
+	c := connect(t)
+	v := c.create(t, createRequest("early", 16*mebibyte))
+	must(t, c.modify(t, v, "writeIOPS", "50"))
+	staging, target := filepath.Join(t.TempDir(), "staging"), filepath.Join(work, "kubelet/pods", pod, "volumes/kubernetes.io~csi/early/mount")
+	must(t, os.Mkdir(staging, 0o750))
+	must(t, os.MkdirAll(filepath.Dir(target), 0o750))
+	if _, err := c.NodeStageVolume(t.Context(), stageRequest(v, staging, mountCapability("ext4"))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.unmount(t, v, staging, target) })
+	if _, err := c.NodePublishVolume(t.Context(), publishRequest(v, staging, target, mountCapability("ext4"))); err == nil || !strings.Contains(err.Error(), pod) {
+		t.Fatalf("without a cgroup: %v", err)
+	}
+	if _, err := os.Stat(cgroupOf(pod)); err == nil {
+		t.Error("the driver made a cgroup")
+	}
+	made := make(chan error, 1)
+	go func() {
+		time.Sleep(time.Second)
+		made <- os.Mkdir(cgroupOf(pod), 0o755)
+	}()
+	_, err := c.NodePublishVolume(t.Context(), publishRequest(v, staging, target, mountCapability("ext4")))
+	must(t, err)
+	must(t, <-made)
+	if got := ioMax(t, pod); !strings.Contains(got, "wiops=50") {
+		t.Errorf("io.max is %q", got)
+	}
+	t.Cleanup(func() { must(t, os.Remove(cgroupOf(pod))) })
+}
