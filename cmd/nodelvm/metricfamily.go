@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // metric is one metric of each T.
@@ -67,10 +68,31 @@ func (f family[T]) collect(out chan<- prometheus.Metric, items []T) {
 			continue
 		}
 		seen[key] = true
+		pairs := prometheus.MakeLabelPairs(f.descs[0], labels)
 		for i, m := range f.metrics {
 			if value := m.value(item); !math.IsNaN(value) {
-				out <- prometheus.MustNewConstMetric(f.descs[i], m.kind, value, labels...)
+				out <- sample{f.descs[i], m.kind, value, pairs}
 			}
 		}
 	}
+}
+
+// sample is one series. Those of an item share their labels, which prometheus.NewConstMetric would sort and copy for each.
+type sample struct {
+	desc   *prometheus.Desc
+	kind   prometheus.ValueType
+	value  float64
+	labels []*dto.LabelPair
+}
+
+func (s sample) Desc() *prometheus.Desc { return s.desc }
+
+func (s sample) Write(to *dto.Metric) error {
+	to.Label = s.labels
+	if s.kind == prometheus.CounterValue {
+		to.Counter = &dto.Counter{Value: &s.value}
+	} else {
+		to.Gauge = &dto.Gauge{Value: &s.value}
+	}
+	return nil
 }

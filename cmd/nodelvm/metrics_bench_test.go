@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -11,9 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // BenchmarkMetrics scrapes a driver as Prometheus does, with 0, 100 and 1,000 volumes in a group, all active and with the disks read at most
@@ -35,6 +40,32 @@ func BenchmarkMetrics(b *testing.B) {
 			r.stop()
 			if err := <-r.done; err != nil {
 				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// BenchmarkVolumeSeries gathers the series of 1,000 mounted volumes with limits, without and with what the kernel counts of them.
+func BenchmarkVolumeSeries(b *testing.B) {
+	for _, counted := range []bool{false, true} {
+		b.Run(fmt.Sprintf("counted=%t", counted), func(b *testing.B) {
+			n := report.Node{Cluster: "ours"}
+			for i := range 1000 {
+				v := entry(copyName(i), "ours", string(lvm.StateReady))
+				v.FileSystem = &report.FileSystem{Type: "xfs", Size: 900, Used: 400, Available: 450, Inodes: 10, InodesUsed: 4, InodesFree: 6}
+				if counted {
+					v.IO = &report.IO{Reads: 3, Writes: 4, ReadBytes: 1500, WrittenBytes: 2000, ReadSeconds: 0.5, WriteSeconds: 2, WriteIOPSLimit: 100, WriteBandwidthLimit: 1 << 20}
+				}
+				n.Volumes = append(n.Volumes, v)
+			}
+			registry := prometheus.NewRegistry()
+			registry.MustRegister(nodeCollector{read: func(context.Context) report.Node { return n }, log: slog.New(slog.DiscardHandler)})
+			handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+			request := httptest.NewRequestWithContext(b.Context(), http.MethodGet, metricsPath, nil)
+			request.Header.Set("Accept-Encoding", "gzip")
+			b.ReportAllocs()
+			for b.Loop() {
+				handler.ServeHTTP(httptest.NewRecorder(), request)
 			}
 		})
 	}
