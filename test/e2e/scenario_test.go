@@ -21,6 +21,7 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario/encryption"
 	"github.com/nodelvm/nodelvm/test/scenario/faults"
 	"github.com/nodelvm/nodelvm/test/scenario/install"
+	"github.com/nodelvm/nodelvm/test/scenario/iolimits"
 	"github.com/nodelvm/nodelvm/test/scenario/lifecycle"
 	"github.com/nodelvm/nodelvm/test/scenario/measure"
 	"github.com/nodelvm/nodelvm/test/scenario/nodeloss"
@@ -86,6 +87,9 @@ func TestPlantedFaults(t *testing.T) { play(t, faults.Scenarios()) }
 
 // TestEncryption runs databases on encrypted volumes, with copies, with new, lost and wrong keys, and with a reboot.
 func TestEncryption(t *testing.T) { play(t, encryption.Scenarios()) }
+
+// TestIOLimits changes the I/O limits of a volume under load, and restarts driver, pod and node.
+func TestIOLimits(t *testing.T) { play(t, iolimits.Scenarios()) }
 
 // TestPairs starts 30 pods with two claims each on nodes with capacity for only some of the pairs, NODELVM_TEST_PAIRS_RUNS times.
 func TestPairs(t *testing.T) {
