@@ -16,6 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/node/iolimit"
 	"github.com/nodelvm/nodelvm/node/iolimit/iolimittest"
 	"github.com/nodelvm/nodelvm/node/mount"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 const (
@@ -299,6 +300,31 @@ func TestLiftedDuringCopy(t *testing.T) {
 	_, err = n.LiftLimits(context.Background(), testID)
 	succeed(t, err)
 	n.fake.expect(t)
+}
+
+// TestIO: a volume has what the kernel counted of its device, and its limits. A driver without limits reads nothing.
+func TestIO(t *testing.T) {
+	n := newLimitedNode(t)
+	n.statistics = func() (map[uint64]iolimit.Statistics, error) {
+		return map[uint64]iolimit.Statistics{
+			uint64(ourDevice):   {Reads: 1, ReadBytes: 4096, ReadTime: time.Second, Writes: 2, WriteBytes: 8192, WriteTime: 3 * time.Second},
+			uint64(otherDevice): {Reads: 9},
+		}, nil
+	}
+	want := report.IO{Reads: 1, ReadBytes: 4096, ReadSeconds: 1, Writes: 2, WrittenBytes: 8192, WriteSeconds: 3, ReadIOPSLimit: 100, WriteBandwidthLimit: lvm.MiB}
+	if got, err := n.IO(t.Context()); err != nil || len(got) != 1 || got[testID] != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	n.fake.active = false
+	if got, err := n.IO(t.Context()); err != nil || len(got) != 0 {
+		t.Errorf("without a device: %+v, %v", got, err)
+	}
+	n.fake.active = true
+	without := n.fake.server()
+	without.statistics = nil
+	if got, err := without.IO(t.Context()); err != nil || len(got) != 0 {
+		t.Errorf("without limits: %+v, %v", got, err)
+	}
 }
 
 // TestLimitsEndWithTheVolume: what limits remained are removed before the file system is unmounted.

@@ -52,8 +52,12 @@ func (s *Server) fileSystemsOf(ctx context.Context, volumes []lvm.Volume) (map[l
 	return all, nil
 }
 
-// IO returns what the kernel has counted of the devices that the pods of this cluster's volumes use. It starts no process, and waits for no disk.
+// IO returns what the kernel has counted of the devices that the pods of this cluster's volumes use, and their limits; nothing if the driver does
+// not limit I/O. It starts no process, and waits for no disk.
 func (s *Server) IO(ctx context.Context) (map[lvm.ID]report.IO, error) {
+	if s.limits.Limiter == nil {
+		return nil, nil
+	}
 	volumes, err := s.devices.List(ctx)
 	if err != nil || len(volumes) == 0 {
 		return nil, err

@@ -139,7 +139,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	agent := d.newAgent(client, host, limits, health)
 	lost.claimed = claimedOf(agent)
 	about := document{node: d.o.nodeName, cluster: cluster, host: host, health: health, compare: comparisonOf(agent),
-		details: volumeDetails{fileSystems: mounts.FileSystems, class: classOf(agent), disks: record.disks}}
+		details: volumeDetails{fileSystems: mounts.FileSystems, io: mounts.IO, class: classOf(agent), disks: record.disks}}
 	d.status.serve(about)
 	d.registry.MustRegister(nodeCollector{read: about.read, log: d.log})
 	trims := newTrimMetrics(d.registry)
