@@ -226,7 +226,7 @@ func TestIOLimitsChange(t *testing.T) {
 	write := func(file, text string) { must(t, os.WriteFile(file, []byte(text), 0o600)) }
 	write(filepath.Join(cgroupOf(limitedPod), "io.max"), device+" wbps=max")
 	renewDriver(t)
-	c = connect(t)
+	connect(t)
 	expect("after the driver's restart", "1048576")
 	write(filepath.Join(cgroups, "kubepods/burstable/cgroup.subtree_control"), "-io")
 	renewDriver(t)
