@@ -27,9 +27,9 @@ func TestIOLimits(t *testing.T) {
 		}
 		for _, container := range append(pod.InitContainers, pod.Containers...) {
 			want := c.want && container.Name == "nodelvm"
-			mounts := slices.ContainsFunc(container.VolumeMounts, func(m core.VolumeMount) bool { return m.Name == "cgroup" && m.MountPath == "/host/cgroup" && !m.ReadOnly })
+			mounts := slices.ContainsFunc(container.VolumeMounts, func(m core.VolumeMount) bool { return m.Name == "cgroup" && m.MountPath == "/sys/fs/cgroup" && !m.ReadOnly })
 			uid := slices.ContainsFunc(container.Env, func(e core.EnvVar) bool { return e.Name == "POD_UID" && e.ValueFrom.FieldRef.FieldPath == "metadata.uid" })
-			if args := slices.Contains(container.Args, "--io-limits=/host/cgroup"); mounts != want || uid != want || args != want {
+			if args := slices.Contains(container.Args, "--io-limits=/sys/fs/cgroup"); mounts != want || uid != want || args != want {
 				t.Errorf("%s: container %s: mount %t, UID %t, flags %t", name, container.Name, mounts, uid, args)
 			}
 		}

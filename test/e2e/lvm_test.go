@@ -38,7 +38,7 @@ var jobs = []job{
 	{name: "driver", dir: "..", tag: "innode", pkg: "./innode", gate: []string{
 		"^TestSanity$/^(linear|raid1|thin),_mount$", "^TestThinVolumeLifecycle$", "^TestRepeated", "^TestLVMProcesses", "^TestStatusPage$",
 		"^TestSnapshotOfMounted", "^TestReadOnlyRawDevice$", "^TestEncryptedFileSystem$",
-		"^TestDeletedEncryptedVolumeIsErased$",
+		"^TestDeletedEncryptedVolumeIsErased$", "^TestLimitedSnapshot$/^thin$",
 	}},
 	onRealLVM("dataleak", "^TestDataLeak", "^TestThinDataLeak", "^TestRawDataLeak_RealLVM$/^(a_class_that_is_not_wiped|an_admin's_lvremove)$"),
 	onRealLVM("capacity", "Real"),
