@@ -4,7 +4,7 @@ package lvm
 type ManagedVolumes struct {
 	Owned  []ManagedVolume // the ready ones, by ID
 	Groups map[VGUUID]bool // the UUIDs of the volume groups on this node
-	Unread []string        // as State.UnreadDevices: volume groups on these devices may be missing here
+	Unread []string        // as State.Unread: volumes that these name are missing here
 }
 
 // ManagedVolume is a managed volume or snapshot.

@@ -1,6 +1,10 @@
 package lvm
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // State is one consistent reading of the node's disks. It is plain data: plans and capacity are functions of it. States share
 // their slices: a caller that changes one changes a clone.
@@ -19,6 +23,18 @@ type State struct {
 
 	// MissingTargets are those of Targets that the kernel lacks and cannot load, in a State of a Host; the disks do not record it.
 	MissingTargets []string
+}
+
+// Unread returns sentences: unreadable devices, and volume groups with unreadable metadata. Their volumes are missing in the state, and no more
+// absent than those on an unreadable disk.
+func (s State) Unread() []string {
+	unread := slices.Clone(s.UnreadDevices)
+	for _, g := range s.Groups {
+		if g.Unreadable != "" {
+			unread = append(unread, fmt.Sprintf("the metadata of volume group %s cannot be read: %s", g.Name, g.Unreadable))
+		}
+	}
+	return unread
 }
 
 // Group is one volume group.

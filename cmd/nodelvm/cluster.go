@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,6 +33,9 @@ func (d *driver) newClient() (*kubeclient.Client, error) {
 		return nil, nil
 	}
 	client, err := kubeclient.NewClient()
+	if errors.Is(err, kubeclient.ErrNoServer) {
+		return nil, fmt.Errorf("%w, or run with --standalone", err)
+	}
 	if err != nil {
 		return nil, err
 	}

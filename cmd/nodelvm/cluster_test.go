@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nodelvm/nodelvm/internal/logs"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
@@ -99,4 +101,14 @@ func kubeconfig(t *testing.T, url string) {
 	}
 	t.Setenv("KUBECONFIG", path)
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+}
+
+// TestNoServerIsConfigured: the driver alone can run without an API server, and says so.
+func TestNoServerIsConfigured(t *testing.T) {
+	for _, variable := range []string{"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBECONFIG"} {
+		t.Setenv(variable, "")
+	}
+	if _, err := testDriver(t, &options{}).newClient(); !errors.Is(err, kubeclient.ErrNoServer) || !strings.Contains(err.Error(), "or run with --standalone") {
+		t.Error(err)
+	}
 }

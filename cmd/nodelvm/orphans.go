@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -85,10 +86,14 @@ func orphansCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return printOrphansJSON(cmd.OutOrStdout(), found)
+			held, err := a.host.ManagedVolumes(cmd.Context())
+			if err != nil {
+				return err
 			}
-			return printOrphans(cmd.OutOrStdout(), found)
+			if output == "json" {
+				return errors.Join(printOrphansJSON(cmd.OutOrStdout(), found), unreadError(held.Unread))
+			}
+			return printOrphans(cmd.OutOrStdout(), found, held.Unread)
 		},
 	}
 	o.bind(cmd.Flags())
@@ -96,8 +101,20 @@ func orphansCommand() *cobra.Command {
 	return cmd
 }
 
-func printOrphans(out io.Writer, found []kube.Orphan) error {
+// unreadError says that the list of orphans may lack some; nil: it does not.
+func unreadError(unread []string) error {
+	if len(unread) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the list may lack volumes and snapshots: %s", strings.Join(unread, "; "))
+}
+
+// printOrphans prints a table. unread has what the driver could not read.
+func printOrphans(out io.Writer, found []kube.Orphan, unread []string) error {
 	if len(found) == 0 {
+		if err := unreadError(unread); err != nil {
+			return err
+		}
 		_, err := fmt.Fprintln(out, "No orphans: each volume and snapshot on this node has its object in the cluster.")
 		return err
 	}
@@ -107,7 +124,7 @@ func printOrphans(out io.Writer, found []kube.Orphan) error {
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, err := io.WriteString(table, text)
-	return errors.Join(err, table.Flush())
+	return errors.Join(err, table.Flush(), unreadError(unread))
 }
 
 func printOrphansJSON(out io.Writer, found []kube.Orphan) error {

@@ -27,7 +27,7 @@ func TestOrphansArePrinted(t *testing.T) {
 		Reason:        report.ReasonAbandoned, Why: "its claim now uses another volume",
 	}}
 	var table, rows, none bytes.Buffer
-	if err := printOrphans(&table, found); err != nil {
+	if err := printOrphans(&table, found, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"FORMER CLAIM", "abandoned  vg/pvc-1  1 GiB  shop/data     its claim"} {
@@ -41,6 +41,27 @@ func TestOrphansArePrinted(t *testing.T) {
 	}
 	if err := printOrphansJSON(&none, nil); err != nil || none.String() != "[]\n" {
 		t.Errorf("nothing is printed as %q: %v", none.String(), err)
+	}
+}
+
+// TestOrphansOfUnreadGroup: what cannot be read may have orphans: the command does not say that there are none.
+func TestOrphansOfUnreadGroup(t *testing.T) {
+	unread := []string{"the metadata of volume group vg-b cannot be read: checksum"}
+	found := []kube.Orphan{{ManagedVolume: lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "u", LV: "pvc-1"}, Group: "vg-a"}}, Reason: report.ReasonUnreferenced}}
+	for name, c := range map[string]struct {
+		found  []kube.Orphan
+		unread []string
+		says   string
+	}{
+		"none":            {nil, nil, "No orphans"},
+		"none, and more?": {nil, unread, ""},
+		"one, and more?":  {found, unread, "vg-a/pvc-1"},
+	} {
+		var out bytes.Buffer
+		err := printOrphans(&out, c.found, c.unread)
+		if (c.unread == nil) != (err == nil) || err != nil && !strings.Contains(err.Error(), unread[0]) || !strings.Contains(out.String(), c.says) || c.says == "" && out.Len() > 0 {
+			t.Errorf("%s: %q, %v", name, out.String(), err)
+		}
 	}
 }
 

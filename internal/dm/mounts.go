@@ -63,13 +63,20 @@ func parseMount(line string) (m Mount, is bool) {
 	return m, true
 }
 
-// Device returns the number of the block device with the mounted file system; 0: none. That of a btrfs is its source's.
+// Device returns the number of the block device with the mounted file system; 0: none.
 func (m Mount) Device() uint64 {
 	if unix.Major(m.Number) != 0 {
 		return m.Number
 	}
-	return NumberAt(m.Source)
+	if m.namesDevice() {
+		return NumberAt(m.Source)
+	}
+	return 0
 }
+
+// namesDevice reports whether the kernel has opened the mount's source as a block device, although the file system's number is anonymous. The
+// source of any other file system without a device is a text of whoever mounts it: a tenant could name another one's volume.
+func (m Mount) namesDevice() bool { return m.Type == "btrfs" || m.Type == "bcachefs" }
 
 // MayBindNode reports whether the mount may show a single device node: it is a part of a file system that holds device nodes. The kubelet
 // and NodePublishVolume bind raw block volumes so. Such a mount does not keep the device open.

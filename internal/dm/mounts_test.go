@@ -40,6 +40,36 @@ func TestReadMounts(t *testing.T) {
 	}
 }
 
+// TestSourceOfMount: the source of a file system that needs no device is its mounter's text, even if it is the path of another volume.
+func TestSourceOfMount(t *testing.T) {
+	for kind, want := range map[string]bool{"btrfs": true, "overlay": false, "nfs4": false, "fuse.s3fs": false, "fuse": false, "tmpfs": false, "9p": false, "ceph": false} {
+		m := Mount{Number: unix.Mkdev(0, 40), Root: "/", Point: "/var/lib/kubelet/pods/x", Type: kind, Source: "/dev/dm-3"}
+		if m.namesDevice() != want || !want && m.Device() != 0 {
+			t.Errorf("%s: %v, %d", kind, m.namesDevice(), m.Device())
+		}
+	}
+	for _, path := range blockDevices(t) {
+		number := NumberAt(path)
+		anonymous := func(kind string) uint64 { return Mount{Number: unix.Mkdev(0, 40), Type: kind, Source: path}.Device() }
+		if number == 0 || anonymous("btrfs") != number || anonymous("overlay") != 0 || anonymous("nfs") != 0 {
+			t.Errorf("%s: %d, %d, %d", path, number, anonymous("btrfs"), anonymous("overlay"))
+		}
+	}
+}
+
+// blockDevices lists the machine's block devices; a container may have none.
+func blockDevices(t *testing.T) (paths []string) {
+	t.Helper()
+	entries, err := os.ReadDir("/dev")
+	must(t, err)
+	for _, e := range entries {
+		if e.Type()&os.ModeDevice != 0 && e.Type()&os.ModeCharDevice == 0 {
+			paths = append(paths, filepath.Join("/dev", e.Name()))
+		}
+	}
+	return paths
+}
+
 // TestMountTableOfOldKernels: a kernel that may leave out lines while others mount has a table only when two readings agree.
 func TestMountTableOfOldKernels(t *testing.T) {
 	table := filepath.Join(t.TempDir(), "mountinfo")

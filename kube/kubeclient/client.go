@@ -54,14 +54,17 @@ func NewClient() (*Client, error) {
 	return NewClientFor(config)
 }
 
+// ErrNoServer says that NewConfig finds no API server.
+var ErrNoServer = errors.New("no API server is configured: this process is not in a pod, and KUBECONFIG is not set. Run it in its pod, or set KUBECONFIG")
+
 // NewConfig takes the API server's address and token from the pod's service account or, outside a pod, from the file in
-// KUBECONFIG. It sends no request.
+// KUBECONFIG; otherwise ErrNoServer. It sends no request.
 func NewConfig() (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
 		path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
 		if path == "" {
-			return nil, errors.New("no API server is configured: this process is not in a pod, and KUBECONFIG is not set. Set KUBECONFIG, or run with --standalone")
+			return nil, ErrNoServer
 		}
 		config, err = clientcmd.BuildConfigFromFlags("", path)
 	}

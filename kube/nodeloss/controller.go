@@ -155,12 +155,13 @@ func (r *round) next(ctx context.Context) bool {
 
 // check does the next step for an object, and returns when to check again; 0: when the watch brings a change.
 func (r *round) check(ctx context.Context, object kubeclient.ObjectKey) (time.Duration, error) {
+	if !r.Nodes.IsSynced() || !r.Volumes.IsSynced() {
+		return kubeclient.BackoffFirst, nil // no node counts as lost, and no handle as one volume's alone, before all are known
+	}
 	node, noted := r.place(object)
 	switch {
 	case node == "":
 		return 0, nil
-	case !r.Nodes.IsSynced():
-		return kubeclient.BackoffFirst, nil // the nodes have not been listed yet: none counts as lost
 	case !noted && object.Kind != kindReturned && r.isBack(node):
 		return 0, nil
 	}

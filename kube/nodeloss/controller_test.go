@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/cluster"
@@ -190,6 +191,27 @@ func TestControllerWorksWithoutSnapshotAPI(t *testing.T) {
 	}
 	if objects.Contents.IsSynced() {
 		t.Error("the contents count as listed")
+	}
+	stop()
+	<-ended
+}
+
+// TestNothingIsCheckedBeforeAllVolumesAreKnown: two volumes with one handle must not count as one because only one has been listed.
+func TestNothingIsCheckedBeforeAllVolumesAreKnown(t *testing.T) {
+	client, sent := kubetest.RecordedClient(t, nil)
+	clientset := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, kubetest.VolumeOn("n", "data"))
+	ctx, stop := context.WithCancel(t.Context())
+	clientset.PrependReactor("list", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewServiceUnavailable("the API server starts")
+	})
+	objects := cluster.NewObjects(clientset, client.Snapshots, "ns", slog.New(slog.DiscardHandler))
+	ended := make(chan struct{})
+	go func() { defer close(ended); objects.Run(ctx) }()
+	clustertest.Eventually(t, "the nodes are not listed", objects.Nodes.IsSynced)
+	before := len(sent())
+	again, err := newController(client).newRound(objects).check(ctx, kubeclient.ObjectKey{Kind: kubeclient.KindVolume, Key: "pvc-data"})
+	if err != nil || again <= 0 || len(sent()) != before {
+		t.Errorf("next check in %s, %v", again, err)
 	}
 	stop()
 	<-ended

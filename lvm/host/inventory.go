@@ -2,8 +2,6 @@ package host
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
 	"github.com/nodelvm/nodelvm/report"
 )
@@ -16,12 +14,7 @@ func (h *Host) Inventory(ctx context.Context) (report.Inventory, error) {
 	if err != nil {
 		return inv, err
 	}
-	inv.Unread, inv.Skipped = slices.Clone(s.UnreadDevices), s.Skipped
-	for _, g := range s.Groups {
-		if g.Unreadable != "" { // the inventory lacks its volumes, which are no more absent than those on an unreadable disk
-			inv.Unread = append(inv.Unread, fmt.Sprintf("the metadata of volume group %s cannot be read: %s", g.Name, g.Unreadable))
-		}
-	}
+	inv.Unread, inv.Skipped = s.Unread(), s.Skipped
 	inv.Unaccepted = s.Unaccepted
 	err = h.health.AddTo(&inv, s, h.pools.ExtensionsOf)
 	h.addReasons(&inv)

@@ -146,6 +146,11 @@ func TestUnreadableGroup(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	held, err := d.ManagedVolumes(t.Context())
+	hosttest.Must(t, err)
+	if len(held.Owned) != 0 || len(held.Unread) != 1 || !strings.Contains(held.Unread[0], "the metadata of volume group vg-test cannot be read: a new syntax") {
+		t.Errorf("the group's volumes count as absent: %+v", held)
+	}
 	if now := node.Group("vg-test").Seqno; now != seqno {
 		t.Errorf("%d commits", now-seqno)
 	}
