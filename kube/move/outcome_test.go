@@ -348,6 +348,62 @@ func TestFormerCopy(t *testing.T) {
 	}
 }
 
+// alone takes the steps of one claim on these nodes until they wait.
+func (p *played) alone(claim string, nodes ...string) {
+	p.t.Helper()
+	for range 60 {
+		for _, node := range nodes {
+			if _, err := p.agents[node].one(p.t.Context(), unit{namespace: "ns", claim: claim, volume: "pvc-uid-" + claim}); err != nil {
+				p.t.Fatal(err)
+			}
+			if err := p.check(); err != nil {
+				p.t.Fatal(err)
+			}
+			p.reconcile()
+		}
+	}
+}
+
+// untilReceived takes steps until node-2 has said that it has complete copies of both claims' volumes.
+func (p *played) untilReceived() {
+	p.t.Helper()
+	received := func(name string) bool { return p.pvs[name] != nil && answered(p.pvs[name]).Received != "" }
+	for !received("pvc-uid-data") || !received("pvc-uid-wal") {
+		if !p.step() {
+			p.t.Fatal("the copies are not complete")
+		}
+	}
+}
+
+// TestChangedMind: a target keeps a complete copy while the source may believe in it, although the claim's user cancels: they may ask again.
+func TestChangedMind(t *testing.T) {
+	p := play(t, corev1.PersistentVolumeReclaimDelete)
+	p.untilReceived()
+	p.annotateClaim("data", api.AnnotationMoveTo, "")
+	p.alone("data", "node-2")
+	p.annotateClaim("data", api.AnnotationMoveTo, "node-2")
+	p.rest()
+	p.expect("node-2")
+}
+
+// TestFormerCopyIsTheRecordOfTheSwitch: it stays until the other claims of its pod have moved, too.
+func TestFormerCopyIsTheRecordOfTheSwitch(t *testing.T) {
+	p := play(t, corev1.PersistentVolumeReclaimDelete)
+	p.untilReceived()
+	p.alone("data", "node-1", "node-2")
+	p.annotateClaim("data", api.AnnotationMoveFinish, "node-1")
+	p.alone("data", "node-1")
+	if p.on("data") != "node-2" || p.states("data") != "node-1 moved, node-2 ready" || p.states("wal") != "node-1 moving, node-2 received" {
+		t.Fatalf("data is on %s (%s), wal has %s", p.on("data"), p.states("data"), p.states("wal"))
+	}
+	p.annotateClaim("wal", api.AnnotationMoveTo, "") // too late: they move together
+	p.rest()
+	p.expect("node-2")
+	if p.states("data") != "node-2 ready" {
+		t.Error(p.states("data"))
+	}
+}
+
 // TestThereAndBack: a volume returns to the node that it came from, once that has deleted its former copy.
 func TestThereAndBack(t *testing.T) {
 	p := play(t, corev1.PersistentVolumeReclaimDelete)
