@@ -59,9 +59,12 @@ func (d data) Remove(ctx context.Context, id lvm.ID, uuid string) error {
 	return d.node.Remove(ctx, id, uuid)
 }
 
-func (d data) Receive(ctx context.Context, offer Offer, parameters map[string]string) (Progress, error) {
+func (d data) Receive(ctx context.Context, offer Offer, of Offered, parameters map[string]string) (Progress, error) {
 	o, class, err := parseOffer(offer, parameters)
 	if err != nil {
+		return Progress{}, err
+	}
+	if err := of.check(o); err != nil {
 		return Progress{}, err
 	}
 	p, err := d.node.Receive(ctx, o, class)
@@ -99,4 +102,18 @@ func parseOffer(offer Offer, parameters map[string]string) (o move.Offer, class 
 	}
 	class, err = lvm.CheckClass(class)
 	return o, class, err
+}
+
+// maxExtent is the most that a logical volume is larger than its PersistentVolume's capacity: it has whole extents.
+const maxExtent = lvm.GiB
+
+// check refuses an offer of another volume. A source could else have the target create any volume, of any size.
+func (of Offered) check(o move.Offer) error {
+	if o.Name != of.Name || o.Volume != of.Handle || of.UUID != "" && o.UUID != of.UUID {
+		return lvm.Errorf(lvm.KindInvalid, "the offer of the source is of volume %.100q, and the PersistentVolume has %s", o.Volume, of.Handle)
+	}
+	if o.Size > of.Size+maxExtent {
+		return lvm.Errorf(lvm.KindInvalid, "the offer of the source is of %s, and the PersistentVolume has %s", o.Size, of.Size)
+	}
+	return nil
 }

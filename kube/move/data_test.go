@@ -37,3 +37,24 @@ func TestParseOffer(t *testing.T) {
 		t.Errorf("a wrong group: %v", err)
 	}
 }
+
+// TestOffered: a source offers only the volume that its PersistentVolume has.
+func TestOffered(t *testing.T) {
+	of := Offered{Name: "pvc-1", Handle: "vg/pvc-1", UUID: "lv-1", Size: lvm.GiB}
+	right := move.Offer{Name: "pvc-1", Volume: "vg/pvc-1", UUID: "lv-1", Size: lvm.GiB + 4*lvm.MiB}
+	if err := of.check(right); err != nil {
+		t.Error(err)
+	}
+	for what, change := range map[string]func(*move.Offer){
+		"name":   func(o *move.Offer) { o.Name = "pvc-2" },
+		"handle": func(o *move.Offer) { o.Volume = "vg/pvc-2" },
+		"UUID":   func(o *move.Offer) { o.UUID = "lv-2" },
+		"size":   func(o *move.Offer) { o.Size = 3 * lvm.GiB },
+	} {
+		wrong := right
+		change(&wrong)
+		if err := of.check(wrong); lvm.KindOf(err) != lvm.KindInvalid {
+			t.Errorf("another %s: %v", what, err)
+		}
+	}
+}

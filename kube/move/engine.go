@@ -33,8 +33,8 @@ type Source interface {
 // Target gets volumes.
 type Target interface {
 	// Receive creates the logical volume of an offer with the parameters of a storage class, or finds it, and begins or continues its copy in the
-	// background. It returns at once. A volume that it received for another hold begins anew.
-	Receive(ctx context.Context, offer Offer, parameters map[string]string) (Progress, error)
+	// background. It returns at once. A volume that it received for another hold begins anew. KindInvalid: the offer is not of this volume.
+	Receive(ctx context.Context, offer Offer, of Offered, parameters map[string]string) (Progress, error)
 	// Finish tags a received volume as ready. KindConflict: it is not received.
 	Finish(ctx context.Context, id lvm.ID, uuid string) error
 	// Discard deletes a receiving or received volume. KindConflict: it is ready.
@@ -54,6 +54,14 @@ type Local struct {
 type Offer struct {
 	Move string          `json:"move"`
 	Text json.RawMessage `json:"text"`
+}
+
+// Offered is the volume that an offer has to be of, as the source's PersistentVolume has it.
+type Offered struct {
+	Name   string // of the PersistentVolume
+	Handle string
+	UUID   string    // of the logical volume; "": not known
+	Size   lvm.Bytes // the capacity; the logical volume has whole extents
 }
 
 // Progress is how far a copy is.

@@ -368,11 +368,13 @@ func (p *played) alone(claim string, nodes ...string) {
 func (p *played) untilReceived() {
 	p.t.Helper()
 	received := func(name string) bool { return p.pvs[name] != nil && answered(p.pvs[name]).Received != "" }
-	for !received("pvc-uid-data") || !received("pvc-uid-wal") {
-		if !p.step() {
-			p.t.Fatal("the copies are not complete")
+	for range 200 {
+		if received("pvc-uid-data") && received("pvc-uid-wal") {
+			return
 		}
+		p.step()
 	}
+	p.t.Fatal("the copies are not complete")
 }
 
 // TestChangedMind: a target keeps a complete copy while the source may believe in it, although the claim's user cancels: they may ask again.

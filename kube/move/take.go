@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -137,7 +138,8 @@ func (a *Agent) tryReceive(ctx context.Context, v *view) (Progress, error) {
 			return Progress{}, err
 		}
 	}
-	return a.engine.Receive(ctx, o, class.Parameters)
+	size := resource.MustParse(r.Capacity)
+	return a.engine.Receive(ctx, o, Offered{Name: r.name(), Handle: r.Handle, UUID: r.UUID, Size: lvm.Bytes(size.Value())}, class.Parameters)
 }
 
 // someGroup stands for the volume group that is not known yet.

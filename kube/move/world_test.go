@@ -397,7 +397,7 @@ func (d *disks) Remove(_ context.Context, id lvm.ID, _ string) error {
 	})
 }
 
-func (d *disks) Receive(_ context.Context, o Offer, _ map[string]string) (p Progress, err error) {
+func (d *disks) Receive(_ context.Context, o Offer, _ Offered, _ map[string]string) (p Progress, err error) {
 	err = objects{d.w}.request(func() error {
 		var from struct{ Node, Volume string }
 		if err := json.Unmarshal(o.Text, &from); err != nil {

@@ -110,7 +110,7 @@ func (c *copies) Remove(_ context.Context, id lvm.ID, _ string) error {
 	return c.change(id, func(l *move.Local) error { delete(c.vols, id.LV); return become(l, "moved", "moved") })
 }
 
-func (c *copies) Receive(_ context.Context, o move.Offer, _ map[string]string) (p move.Progress, err error) {
+func (c *copies) Receive(_ context.Context, o move.Offer, _ move.Offered, _ map[string]string) (p move.Progress, err error) {
 	var from [2]string
 	if err := json.Unmarshal(o.Text, &from); err != nil {
 		return p, err
