@@ -40,6 +40,12 @@ func (n *Node) selects(g *group, l line, lv lvm.LV) (bool, *failure) {
 	if !there {
 		return true, nil
 	}
+	if rest, either, there := cutEither(selection); there {
+		if !slices.ContainsFunc(either, func(tag string) bool { return slices.Contains(lv.Tags, tag) }) {
+			return false, nil
+		}
+		selection = rest
+	}
 	m := guardWords.FindStringSubmatch(selection)
 	if m == nil {
 		return false, &failure{exitArguments, "Selection syntax error at '" + selection + "'."}
@@ -58,6 +64,17 @@ func (n *Node) selects(g *group, l line, lv lvm.LV) (bool, *failure) {
 		return slices.Contains(uuids, lv.UUID) && n.spares[lv.UUID], nil
 	}
 	return slices.Contains(uuids, lv.UUID) && (tag == "" || slices.Contains(lv.Tags, tag)), nil
+}
+
+// eitherWords is the end of a selection of volumes that have one of two tags.
+var eitherWords = regexp.MustCompile(`^(.*) && \(lv_tags=\{([^{}]+)\} \|\| lv_tags=\{([^{}]+)\}\)$`)
+
+func cutEither(selection string) (rest string, either []string, there bool) {
+	m := eitherWords.FindStringSubmatch(selection)
+	if m == nil {
+		return selection, nil, false
+	}
+	return m[1], m[2:], true
 }
 
 // volume finds the volume that an argument names, in a group without missing disks.
