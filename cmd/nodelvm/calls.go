@@ -23,11 +23,15 @@ var changing = map[string]bool{
 	csi.Controller_ControllerExpandVolume_FullMethodName: true,
 	csi.Controller_CreateSnapshot_FullMethodName:         true,
 	csi.Controller_DeleteSnapshot_FullMethodName:         true,
-	csi.Node_NodeStageVolume_FullMethodName:              true,
-	csi.Node_NodeUnstageVolume_FullMethodName:            true,
-	csi.Node_NodePublishVolume_FullMethodName:            true,
-	csi.Node_NodeUnpublishVolume_FullMethodName:          true,
-	csi.Node_NodeExpandVolume_FullMethodName:             true,
+
+	csi.GroupController_CreateVolumeGroupSnapshot_FullMethodName: true,
+	csi.GroupController_DeleteVolumeGroupSnapshot_FullMethodName: true,
+
+	csi.Node_NodeStageVolume_FullMethodName:     true,
+	csi.Node_NodeUnstageVolume_FullMethodName:   true,
+	csi.Node_NodePublishVolume_FullMethodName:   true,
+	csi.Node_NodeUnpublishVolume_FullMethodName: true,
+	csi.Node_NodeExpandVolume_FullMethodName:    true,
 }
 
 // logCalls is the interceptor that logs each call once, when it ends. At level debug it adds the request and the reply, without
@@ -80,6 +84,10 @@ func subject(req any) []any {
 		return []any{"volume", r.GetVolumeId()}
 	case interface{ GetSnapshotId() string }:
 		return []any{"snapshot", r.GetSnapshotId()}
+	case interface{ GetGroupSnapshotId() string }:
+		return []any{"group_snapshot", r.GetGroupSnapshotId()}
+	case *csi.CreateVolumeGroupSnapshotRequest:
+		return []any{"name", r.GetName(), "volumes", len(r.GetSourceVolumeIds())}
 	case *csi.CreateVolumeRequest:
 		return []any{"name", r.GetName()}
 	case *csi.CreateSnapshotRequest:

@@ -14,9 +14,11 @@ import (
 
 	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/kube/groupsnapshot"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
+	"github.com/nodelvm/nodelvm/node"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -133,6 +135,15 @@ func (d *driver) act(ctx context.Context, parts *errgroup.Group, agent *kube.Age
 	}
 	parts.Go(func() error {
 		agent.Run(ctx)
+		return nil
+	})
+}
+
+// takeGroupSnapshots takes this node's group snapshots in the background until ctx ends.
+func (d *driver) takeGroupSnapshots(ctx context.Context, parts *errgroup.Group, client *kubeclient.Client, host *host.Host, mounts *node.Server) {
+	actor := groupsnapshot.New(groupsnapshot.Config{Client: client, Node: d.o.nodeName, Host: host, Sync: mounts.SyncBeforeGroupSnapshot, Log: d.log})
+	parts.Go(func() error {
+		actor.Run(ctx)
 		return nil
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,4 +20,18 @@ func newCommandMetrics(registry prometheus.Registerer) func(lvm.Command) {
 	return func(c lvm.Command) {
 		seconds.WithLabelValues(c.Name, strconv.Itoa(c.ExitCode)).Observe(c.Duration.Seconds())
 	}
+}
+
+// newStallMetric returns an observer of the time for which group snapshots suspend volumes; nil without group snapshots.
+func newStallMetric(registry prometheus.Registerer, groupSnapshots bool) func(time.Duration) {
+	if !groupSnapshots {
+		return nil
+	}
+	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "nodelvm_group_snapshot_stall_seconds",
+		Help:    "Time for which a group snapshot suspended its volumes, from the first one suspended to the last one resumed. The driver resumes them after 5 s at the latest.",
+		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+	})
+	registry.MustRegister(seconds)
+	return func(stall time.Duration) { seconds.Observe(stall.Seconds()) }
 }

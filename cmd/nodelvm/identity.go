@@ -12,7 +12,8 @@ import (
 // identity is the CSI Identity service.
 type identity struct {
 	csi.UnimplementedIdentityServer
-	ready func(context.Context) error
+	ready  func(context.Context) error
+	groups bool // the GroupController service is served
 }
 
 // GetPluginInfo returns the driver's name and version (CSI spec, "GetPluginInfo").
@@ -23,11 +24,15 @@ func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*c
 // GetPluginCapabilities reports a Controller service, volumes and snapshots that only one node can reach, and online expansion.
 func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	reply := &csi.GetPluginCapabilitiesResponse{}
-	for _, service := range []csi.PluginCapability_Service_Type{
+	services := []csi.PluginCapability_Service_Type{
 		csi.PluginCapability_Service_CONTROLLER_SERVICE,
 		csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
 		csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS,
-	} {
+	}
+	if i.groups {
+		services = append(services, csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE)
+	}
+	for _, service := range services {
 		reply.Capabilities = append(reply.Capabilities, &csi.PluginCapability{
 			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: service}},
 		})

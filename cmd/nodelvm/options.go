@@ -32,6 +32,7 @@ type options struct {
 	prepareEvery   time.Duration
 	emptyPoolsFor  time.Duration
 	snapshots      bool
+	groupSnapshots bool
 	trim           bool
 	ioLimits       string
 	shutdownGrace  time.Duration
@@ -57,6 +58,7 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.prepareEvery, "device-scan-interval", 5*time.Minute, "interval between scans for new blank disks; 0: scan only at the start")
 	flags.DurationVar(&o.emptyPoolsFor, "empty-thin-pool-ttl", 10*time.Minute, "time after which the driver removes an empty thin pool that it created; 0: never")
 	flags.BoolVar(&o.snapshots, "snapshots", false, "csi-snapshotter runs in the driver's pod: label the pre-provisioned VolumeSnapshotContents whose snapshot is on this node")
+	flags.BoolVar(&o.groupSnapshots, "group-snapshots", false, "take and delete group snapshots of this node's volumes: serve the CSI GroupController service")
 	flags.BoolVar(&o.trim, "trim", false, "trim the file systems of storage classes and claims with the annotation "+api.AnnotationTrimInterval)
 	flags.StringVar(&o.ioLimits, "io-limits", "", "directory where the driver sees the root of the node's cgroup v2: limit the I/O of the volumes as their VolumeAttributesClasses say; empty: no limits")
 	flags.DurationVar(&o.shutdownGrace, "shutdown-timeout", 9*time.Minute, "time to wait for running LVM commands after SIGTERM")

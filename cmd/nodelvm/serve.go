@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
@@ -143,8 +144,11 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	d.status.serve(about)
 	d.registry.MustRegister(nodeCollector{read: about.read, log: d.log})
 	trims := newTrimMetrics(d.registry)
-	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready},
+	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready, groups: d.o.groupSnapshots},
 		newController(d.o.nodeName, host, limits, clusterOf(agent), mounts, recent.Conditions), mounts)
+	if d.o.groupSnapshots {
+		csi.RegisterGroupControllerServer(server, controller.NewGroup(d.o.nodeName, host, mounts.SyncBeforeGroupSnapshot))
+	}
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {
 		d.ready.set(host.Ready, "")
@@ -153,6 +157,9 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		care.start(ctx, parts)
 		record.start(ctx, parts)
 		d.checkLimits(ctx, parts, mounts)
+		if d.o.groupSnapshots && client != nil {
+			d.takeGroupSnapshots(ctx, parts, client, host, mounts)
+		}
 		if d.o.trim {
 			startTrim(ctx, parts, mounts, agent, trims, d.log)
 		}
@@ -175,6 +182,8 @@ func (d *driver) hostConfig() lvm.Config {
 		Log:       d.log,
 		Observe:   newCommandMetrics(d.registry),
 		Accepted:  accepted,
+
+		ObserveStall: newStallMetric(d.registry, d.o.groupSnapshots),
 
 		Encryption:    d.crypt,
 		EmptyPoolsFor: d.o.emptyPoolsFor,

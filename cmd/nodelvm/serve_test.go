@@ -56,7 +56,7 @@ func runOn(t testing.TB, newHost func(lvm.Config) (*host.Host, error)) *running 
 	}
 	r.driver = newDriver(&options{
 		endpoint: "unix://" + filepath.Join(dir, "csi.sock"), nodeName: "node-1", kubeletDir: dir, register: true,
-		clusterID: "cluster-1", standalone: true, stateDir: dir, shutdownGrace: 10 * time.Second,
+		clusterID: "cluster-1", standalone: true, stateDir: dir, shutdownGrace: 10 * time.Second, groupSnapshots: true,
 	}, log)
 	r.newHost = newHost
 	ctx, stop := context.WithCancel(context.Background())

@@ -37,6 +37,7 @@ type job struct {
 var jobs = []job{
 	{name: "driver", dir: "..", tag: "innode", pkg: "./innode", gate: []string{
 		"^TestSanity$/^(linear|raid1|thin),_mount$", "^TestThinVolumeLifecycle$", "^TestRepeated", "^TestLVMProcesses", "^TestStatusPage$",
+		"^TestGroupSnapshot$", "^TestGroupSnapshotsAreConsistent$/^raw$",
 		"^TestSnapshotOfMounted", "^TestReadOnlyRawDevice$", "^TestEncryptedFileSystem$",
 		"^TestDeletedEncryptedVolumeIsErased$", "^TestLimitedSnapshot$/^thin$",
 	}},

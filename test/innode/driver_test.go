@@ -175,7 +175,7 @@ func startDriver() error {
 	}
 	defer func() { _ = log.Close() }() // it has its own
 	cmd := exec.CommandContext(context.Background(), binary, append([]string{"serve", "--standalone", "--cluster-id=innode", "--node-name=" + nodeName,
-		"--kubelet-registration=false", "--endpoint=" + endpoint, "--http-endpoint=" + health, "--log-level=debug", "--log-format=console"}, driverFlags...)...)
+		"--kubelet-registration=false", "--endpoint=" + endpoint, "--http-endpoint=" + health, "--log-level=debug", "--log-format=console", "--group-snapshots"}, driverFlags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), "PATH="+toolDir+":"+os.Getenv("PATH"))
 	if err := cmd.Start(); err != nil {
@@ -224,6 +224,7 @@ type client struct {
 	csi.IdentityClient
 	csi.ControllerClient
 	csi.NodeClient
+	csi.GroupControllerClient
 }
 
 func connect(t *testing.T) client {
@@ -233,7 +234,7 @@ func connect(t *testing.T) client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return client{csi.NewIdentityClient(conn), csi.NewControllerClient(conn), csi.NewNodeClient(conn)}
+	return client{csi.NewIdentityClient(conn), csi.NewControllerClient(conn), csi.NewNodeClient(conn), csi.NewGroupControllerClient(conn)}
 }
 
 func command(name string, args ...string) error {

@@ -33,6 +33,7 @@ func Run(t *testing.T, newFixture func(t *testing.T) hosttest.Fixture) {
 		{"limits", testLimits},
 		{"thin", testThin},
 		{"snapshots", testSnapshots},
+		{"group snapshots", testGroupSnapshots},
 		{"copies", testCopies},
 		{"read-only copies", testReadOnlyCopies},
 		{"encrypted", testEncrypted},

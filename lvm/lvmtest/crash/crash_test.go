@@ -85,6 +85,8 @@ func killAt(points []point, i int, who string) kill {
 // waysToDie returns which processes may die at a point.
 func waysToDie(name string) []string {
 	switch {
+	case name == ofDriver+"DM_TARGET_MSG": // while volumes are suspended for a group snapshot
+		return []string{killDriver, killPower}
 	case strings.HasPrefix(name, ofDriver):
 		return []string{killDriver}
 	case strings.HasSuffix(name, ": start") || strings.HasSuffix(name, ": end"):

@@ -35,6 +35,8 @@ var crashOps = slices.Concat(moveOps, []crashOp{
 	{name: "extend thin", setUp: (*crash).makeOrigin, prepare: (*crash).aimHigher, do: (*crash).extend, check: (*crash).checkExtended},
 	{name: "thin create", setUp: (*crash).makeOrigin, do: (*crash).create, check: (*crash).checkCreated},
 	{name: "snapshot", setUp: (*crash).makeOrigin, do: (*crash).snapshot, check: (*crash).checkSnapshot},
+	{name: "group snapshot", setUp: (*crash).makeOrigins, do: (*crash).groupSnapshot, check: (*crash).checkGroupSnapshot},
+	{name: "group snapshot removal", setUp: (*crash).makeOrigins, prepare: (*crash).prepareGroupSnapshot, do: (*crash).removeGroupSnapshot, check: (*crash).checkNoGroupSnapshot},
 	{name: "copy", setUp: (*crash).makeOrigin, do: (*crash).create, check: (*crash).checkCreated},
 	{name: "read-only copy", setUp: (*crash).makeOrigin, prepare: (*crash).makeCopy, do: (*crash).setReplayed, check: (*crash).checkReadOnly},
 	{name: "remove", prepare: (*crash).makeVictim, do: (*crash).remove, check: (*crash).checkRemoved},
