@@ -22,7 +22,7 @@ import (
 type claimStore struct {
 	node     string
 	changed  func(key string)                                        // called without the lock
-	observe  func(claim *corev1.PersistentVolumeClaim, deleted bool) // the same, with each claim; nil: nobody wants them
+	observe  func(claim *corev1.PersistentVolumeClaim, deleted bool) // the same, with each claim; nil: no package wants them
 	modifies bool                                                    // keep the claims that ask for other attributes
 
 	mu   sync.Mutex

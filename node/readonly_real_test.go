@@ -38,7 +38,7 @@ func (c copies) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
 }
 
 // SetReplayed does what LVM does: the device takes no writes from then on. It refuses a device that is in use.
-func (c copies) SetReplayed(_ context.Context, id lvm.ID, _ string) error {
+func (c copies) SetReplayed(ctx context.Context, id lvm.ID, _ string) error {
 	f, err := os.OpenFile(c.loops[id.LV], os.O_RDONLY|syscall.O_EXCL, 0)
 	if err != nil {
 		return fmt.Errorf("the device is in use: %w", err)
@@ -47,7 +47,7 @@ func (c copies) SetReplayed(_ context.Context, id lvm.ID, _ string) error {
 		return err
 	}
 	c.access[id.LV] = lvm.AccessReadOnly
-	return exec.CommandContext(context.Background(), "blockdev", "--setro", c.loops[id.LV]).Run()
+	return exec.CommandContext(ctx, "blockdev", "--setro", c.loops[id.LV]).Run()
 }
 
 func newCopies(t *testing.T) (*bench, copies) {

@@ -123,8 +123,8 @@ type Volume struct {
 	Used    *lvm.Bytes `json:"used,omitempty"` // allocated bytes of an active thin volume
 	Created time.Time  `json:"created,omitzero"`
 
-	Block        bool        `json:"block,omitempty"`        // a raw block volume
-	Encryption   string      `json:"encryption,omitempty"`   // "luks2"; empty: none
+	Block        bool        `json:"block,omitempty"`        // A raw block volume.
+	Encryption   string      `json:"encryption,omitempty"`   // "luks2"; empty: none.
 	Class        string      `json:"storageClass,omitempty"` // of its claim; empty if the driver does not know it
 	FileSystem   *FileSystem `json:"fileSystem,omitempty"`   // of a mounted volume
 	IO           *IO         `json:"io,omitempty"`           // of an active volume, if the driver limits I/O

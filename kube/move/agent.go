@@ -18,7 +18,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// How soon an agent looks again: at moves in which the other node has its turn, at those that wait for somebody, and at former copies. No watch shows
+// How soon an agent decides again: on moves in which the other node has its turn, on those that wait for a user, and on former copies. No watch shows
 // the agent a PersistentVolume.
 const (
 	lookSoon  = 500 * time.Millisecond
@@ -189,7 +189,7 @@ func unitOf(l *Local) (unit, bool) {
 	return unit{volume: l.Name}, true // received a moment ago
 }
 
-// units are the claims of a namespace to look at.
+// units are the claims of a namespace to decide on.
 func (a *Agent) units(ctx context.Context, namespace string) (list []unit, err error) {
 	locals, err := a.engine.Volumes(ctx)
 	if err != nil {

@@ -34,9 +34,9 @@ func reviewToken(c *kubeclient.Client) reviewer {
 	}
 }
 
-// MayPull decides whether a peer with a token and a TLS key may copy a volume of this node: the token is bound to the node that the move's record names,
-// the volume is held for that move, the claim still names that node or the volume is handed over, and that node's answer has the key. account is the one
-// of the driver's pods. nil: it may.
+// MayPull decides whether a peer with a token and a TLS key may copy a volume of this node. nil: it may. The volume is held for a move. The
+// token is bound to the node that the move's record names, and that node's answer has the key. The claim still names that node, or the
+// volume is handed over. account is the one of the driver's pods.
 func (a *Agent) MayPull(ctx context.Context, account, token, key string, id lvm.ID, uuid string) error {
 	refuse := func(format string, args ...any) error { return lvm.Errorf(lvm.KindInvalid, format, args...) }
 	user, node, err := a.review(ctx, token)

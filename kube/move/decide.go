@@ -61,8 +61,9 @@ func (v *view) leaving() step {
 		return v.park()
 	case foreign:
 		return v.foreignVolume()
+	case parked:
 	}
-	if v.pv.DeletionTimestamp != nil { // somebody else deletes it: the next step creates it again
+	if v.pv.DeletionTimestamp != nil { // deleted by another client: the next step creates it again
 		return step{do: dropFinalizers, phase: PhasePreparing}
 	}
 	if v.claim != nil && !isBound(v.claim, v.pv) {
@@ -228,7 +229,7 @@ func (v *view) formerCopy(grace time.Duration) step {
 
 // foreignVolume is the step for a PersistentVolume that is not the source's although its volume is the user's.
 func (v *view) foreignVolume() step {
-	return blocked(PhasePreparing, fmt.Sprintf("PersistentVolume %s is not that of logical volume %s on node %s, which has the data: somebody changed it. Correct it, or delete it, and this node creates it again",
+	return blocked(PhasePreparing, fmt.Sprintf("PersistentVolume %s is not that of logical volume %s on node %s, which has the data: another client changed it. Correct it, or delete it, and this node creates it again",
 		v.pv.Name, v.local.ID, v.node))
 }
 

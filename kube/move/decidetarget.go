@@ -100,7 +100,7 @@ func (v *view) received() step {
 		return waiting(PhaseCopying, "waits for the source")
 	}
 	if o, ok := offered(v.pv); ok && o.Move != v.local.Move {
-		return step{do: receive, phase: PhaseCopying} // held anew: the copy is worthless
+		return step{do: receive, phase: PhaseCopying} // held again: the copy is worthless
 	}
 	if v.pv.Annotations[api.AnnotationMoveAnswer] != v.answer().text() {
 		return step{do: answer, phase: PhaseCopying}

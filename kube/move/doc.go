@@ -33,16 +33,16 @@
 //
 //  1. At most one of them is ready, and pods start only with a ready one.
 //  2. The user's volume is the target's if the source's is moved or removed, else the source's. It exists, and has every write that a
-//     pod was told is durable.
+//     pod has flushed.
 //  3. The target's becomes ready only after its tags say that the source's was handed over, and the source's is removed only after
 //     the claim's PersistentVolume is the target's.
 //
-// Who can do what. A tenant can ask for a move of their own claim, cancel it before the switch and delete the former copy, to any node that the
-// StorageClass allows; each node keeps at most one former copy of a claim, which no quota counts. Nothing else that a tenant can write is read. A node's token can
-// move, and delete and create again, the PersistentVolumes of its own node; answer moves to its node; and copy volumes whose claims ask for its
-// node, while they do. A record in another node's PersistentVolume counts only if it equals that PersistentVolume, and the claim agrees (incoming). The admission
+// Who can do what. A tenant can ask for a move of a claim in the tenant's namespace, to any node that the StorageClass allows. A tenant
+// can cancel it before the switch and delete the former copy. Each node keeps at most one former copy of a claim, which no quota counts. Nothing else that a tenant can write is read. A node's token can
+// move, and delete and create again, the PersistentVolumes of that node. It can answer moves to that node, and copy volumes while their
+// claims ask for it. A record in another node's PersistentVolume counts only if it equals that PersistentVolume, and the claim agrees (incoming). The admission
 // policies (deploy/chart, move.enabled) hold each token to that.
 //
-// Each step is one request or one call of the engine, repeats without harm, and is decided anew from what is there
-// (decide.go, a pure function). So a crash, a conflict or a change by a user at any point needs no code of its own.
+// Each step is one request or one call of the engine, repeats without harm, and is decided each time from what is there
+// (decide.go, a pure function). So a crash, a conflict or a change by a user at any point needs no further code.
 package move

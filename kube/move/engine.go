@@ -33,7 +33,7 @@ type Source interface {
 // Target gets volumes.
 type Target interface {
 	// Receive creates the logical volume of an offer with the parameters of a storage class, or finds it, and begins or continues its copy in the
-	// background. It returns at once. A volume that it received for another hold begins anew. KindInvalid: the offer is not of this volume.
+	// background. It returns at once. A volume that it received for another hold is copied from the beginning. KindInvalid: the offer is not of this volume.
 	Receive(ctx context.Context, offer Offer, of Offered, parameters map[string]string) (Progress, error)
 	// Finish tags a received volume as ready. KindConflict: it is not received.
 	Finish(ctx context.Context, id lvm.ID, uuid string) error

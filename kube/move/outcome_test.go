@@ -19,17 +19,17 @@ import (
 	"github.com/nodelvm/nodelvm/pending"
 )
 
-// played is a move of the claims data and wal from node-1 to node-2 that goes step by step.
-type played struct {
+// inSteps is a move of the claims data and wal from node-1 to node-2 that goes step by step.
+type inSteps struct {
 	*world
 	t     *testing.T
 	steps []string
 	dead  map[string]bool // nodes whose agent does not run
 }
 
-func play(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy) *played {
+func play(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy) *inSteps {
 	t.Helper()
-	p := &played{world: newWorld(policy, "data", "wal"), t: t, dead: map[string]bool{}}
+	p := &inSteps{world: newWorld(policy, "data", "wal"), t: t, dead: map[string]bool{}}
 	p.acked["pvc-uid-data"], p.acked["pvc-uid-wal"] = 0, 0
 	p.startPod("db-0")
 	p.write("db-0")
@@ -41,7 +41,7 @@ func play(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy) *played {
 }
 
 // step takes the next step of any agent; false: all wait.
-func (p *played) step() bool {
+func (p *inSteps) step() bool {
 	p.t.Helper()
 	for _, node := range []string{"node-1", "node-2"} {
 		if p.dead[node] {
@@ -73,7 +73,7 @@ func (p *played) step() bool {
 }
 
 // copies reports whether a copy is under way that the next call of Receive continues.
-func (p *played) copies() bool {
+func (p *inSteps) copies() bool {
 	for _, d := range p.nodes {
 		for _, v := range d.vols {
 			if v.State == stateReceiving && !d.full && !p.dead["node-1"] {
@@ -85,7 +85,7 @@ func (p *played) copies() bool {
 }
 
 // rest takes steps until all wait.
-func (p *played) rest() {
+func (p *inSteps) rest() {
 	p.t.Helper()
 	for range 400 {
 		if !p.step() {
@@ -99,7 +99,7 @@ func (p *played) rest() {
 }
 
 // on is the node of a claim's PersistentVolume, if everything is in order; else what is wrong.
-func (p *played) on(claim string) string {
+func (p *inSteps) on(claim string) string {
 	name := "pvc-uid-" + claim
 	pv, c := p.pvs[name], p.claims[claim]
 	switch {
@@ -121,7 +121,7 @@ func (p *played) on(claim string) string {
 }
 
 // states are the volumes of a claim on both nodes.
-func (p *played) states(claim string) string {
+func (p *inSteps) states(claim string) string {
 	var list []string
 	for _, node := range slices.Sorted(maps.Keys(p.nodes)) {
 		if v := p.nodes[node].vols["pvc-uid-"+claim]; v != nil {
@@ -131,12 +131,12 @@ func (p *played) states(claim string) string {
 	return strings.Join(list, ", ")
 }
 
-func (p *played) handedOver() bool {
+func (p *inSteps) handedOver() bool {
 	return slices.ContainsFunc(p.steps, func(s string) bool { return strings.HasSuffix(s, string(handOver)) })
 }
 
 // expect compares where both claims are.
-func (p *played) expect(want string) {
+func (p *inSteps) expect(want string) {
 	p.t.Helper()
 	for _, claim := range []string{"data", "wal"} {
 		if got := p.on(claim); got != want {
@@ -182,7 +182,7 @@ func TestWholeMove(t *testing.T) {
 }
 
 // eachState disturbs a move before each of its steps.
-func eachState(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy, disturb func(*played), expect func(p *played, switched bool)) {
+func eachState(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy, disturb func(*inSteps), expect func(p *inSteps, switched bool)) {
 	t.Helper()
 	whole := play(t, policy)
 	whole.rest()
@@ -205,7 +205,7 @@ func eachState(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy, distur
 func TestOutcomes(t *testing.T) {
 	const policy = corev1.PersistentVolumeReclaimDelete
 	t.Run("cancelled", func(t *testing.T) {
-		eachState(t, policy, func(p *played) { p.annotateClaim("wal", api.AnnotationMoveTo, "") }, func(p *played, switched bool) {
+		eachState(t, policy, func(p *inSteps) { p.annotateClaim("wal", api.AnnotationMoveTo, "") }, func(p *inSteps, switched bool) {
 			p.expect(map[bool]string{false: "node-1", true: "node-2"}[switched])
 			if !switched && p.states("data") != "node-1 ready" {
 				p.t.Errorf("left %s", p.states("data"))
@@ -213,21 +213,21 @@ func TestOutcomes(t *testing.T) {
 		})
 	})
 	t.Run("other target", func(t *testing.T) {
-		eachState(t, policy, func(p *played) {
+		eachState(t, policy, func(p *inSteps) {
 			p.annotateClaim("data", api.AnnotationMoveTo, "node-9")
 			p.annotateClaim("wal", api.AnnotationMoveTo, "node-9")
-		}, func(p *played, switched bool) { p.expect(map[bool]string{false: "node-1", true: "node-2"}[switched]) })
+		}, func(p *inSteps, switched bool) { p.expect(map[bool]string{false: "node-1", true: "node-2"}[switched]) })
 	})
 	t.Run("claims deleted", func(t *testing.T) { testDeletedClaims(t, policy) })
 	t.Run("retained claims deleted", func(t *testing.T) { testDeletedClaims(t, corev1.PersistentVolumeReclaimRetain) })
 	t.Run("pod forced", func(t *testing.T) {
-		eachState(t, policy, func(p *played) { p.startPod("db-0"); p.stopPod("db-0", true); p.unstage() }, func(p *played, _ bool) { p.expect("node-2") })
+		eachState(t, policy, func(p *inSteps) { p.startPod("db-0"); p.stopPod("db-0", true); p.unstage() }, func(p *inSteps, _ bool) { p.expect("node-2") })
 	})
 	t.Run("expansion requested", func(t *testing.T) {
-		eachState(t, policy, func(p *played) {
+		eachState(t, policy, func(p *inSteps) {
 			p.claims["data"].Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
 			p.touch(p.claims["data"])
-		}, func(p *played, _ bool) {
+		}, func(p *inSteps, _ bool) {
 			if pv := p.pvs["pvc-uid-data"]; !isMarked(pv) { // else the volume was extended on node-2
 				pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
 				p.claims["data"].Status.Capacity = pv.Spec.Capacity
@@ -239,16 +239,16 @@ func TestOutcomes(t *testing.T) {
 		})
 	})
 	t.Run("target full", func(t *testing.T) {
-		eachState(t, policy, func(p *played) { p.nodes["node-2"].full = true }, func(p *played, _ bool) { p.expectHeldBack("no room on node-2") })
+		eachState(t, policy, func(p *inSteps) { p.nodes["node-2"].full = true }, func(p *inSteps, _ bool) { p.expectHeldBack("no room on node-2") })
 	})
 	t.Run("target lost", func(t *testing.T) {
-		eachState(t, policy, func(p *played) { p.dead["node-2"] = true }, func(p *played, _ bool) { p.expectHeldBack("") })
+		eachState(t, policy, func(p *inSteps) { p.dead["node-2"] = true }, func(p *inSteps, _ bool) { p.expectHeldBack("") })
 	})
 	t.Run("source lost", func(t *testing.T) { testLostSource(t, policy) })
 }
 
 // expectHeldBack expects that a move is complete, or waits and can be cancelled, or is handed over and waits for the target.
-func (p *played) expectHeldBack(problem string) {
+func (p *inSteps) expectHeldBack(problem string) {
 	p.t.Helper()
 	if p.on("data") == "node-2" && p.on("wal") == "node-2" {
 		return
@@ -272,13 +272,13 @@ func (p *played) expectHeldBack(problem string) {
 	p.expect("node-1")
 }
 
-func (p *played) status(claim string) Status {
+func (p *inSteps) status(claim string) Status {
 	s, _ := ParseStatus(p.claims[claim])
 	return s
 }
 
 func testDeletedClaims(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy) {
-	eachState(t, policy, func(p *played) { p.deleteClaim("data"); p.deleteClaim("wal"); p.reconcile() }, func(p *played, switched bool) {
+	eachState(t, policy, func(p *inSteps) { p.deleteClaim("data"); p.deleteClaim("wal"); p.reconcile() }, func(p *inSteps, switched bool) {
 		node := map[bool]string{false: "node-1", true: "node-2"}[switched]
 		for _, claim := range []string{"data", "wal"} {
 			pv, states := p.pvs["pvc-uid-"+claim], p.states(claim)
@@ -299,7 +299,7 @@ func testDeletedClaims(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy
 // testLostSource: without the source nothing is lost and nothing is decided; once the target knows of the switch, an admin who deletes the PersistentVolume
 // lets it go on.
 func testLostSource(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy) {
-	eachState(t, policy, func(p *played) { p.dead["node-1"] = true }, func(p *played, _ bool) {
+	eachState(t, policy, func(p *inSteps) { p.dead["node-1"] = true }, func(p *inSteps, _ bool) {
 		for _, claim := range []string{"data", "wal"} {
 			v := p.nodes["node-2"].vols["pvc-uid-"+claim]
 			if v == nil {
@@ -349,7 +349,7 @@ func TestFormerCopy(t *testing.T) {
 }
 
 // alone takes the steps of one claim on these nodes until they wait.
-func (p *played) alone(claim string, nodes ...string) {
+func (p *inSteps) alone(claim string, nodes ...string) {
 	p.t.Helper()
 	for range 60 {
 		for _, node := range nodes {
@@ -365,7 +365,7 @@ func (p *played) alone(claim string, nodes ...string) {
 }
 
 // untilReceived takes steps until node-2 has said that it has complete copies of both claims' volumes.
-func (p *played) untilReceived() {
+func (p *inSteps) untilReceived() {
 	p.t.Helper()
 	received := func(name string) bool { return p.pvs[name] != nil && answered(p.pvs[name]).Received != "" }
 	for range 200 {
@@ -431,39 +431,39 @@ func TestThereAndBack(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
-		change     func(*played)
+		change     func(*inSteps)
 	}{
-		{"expansion pending", "an expansion is pending", func(p *played) {
+		{"expansion pending", "an expansion is pending", func(p *inSteps) {
 			p.claims["data"].Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizePending}
 		}},
-		{"class change pending", "a change of the claim's attributes class is pending", func(p *played) {
+		{"class change pending", "a change of the claim's attributes class is pending", func(p *inSteps) {
 			p.claims["data"].Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{}
 		}},
-		{"no such node", "the driver does not run on node \"node-9\"", func(p *played) {
+		{"no such node", "the driver does not run on node \"node-9\"", func(p *inSteps) {
 			p.annotateClaim("data", api.AnnotationMoveTo, "node-9")
 			p.annotateClaim("wal", api.AnnotationMoveTo, "node-9")
 		}},
-		{"no node", "cannot be a node", func(p *played) { p.annotateClaim("data", api.AnnotationMoveTo, "node 2") }},
-		{"sibling not annotated", "the claims of a pod move together", func(p *played) { p.annotateClaim("wal", api.AnnotationMoveTo, "") }},
-		{"sibling for another node", "the claims of a pod move together", func(p *played) { p.annotateClaim("wal", api.AnnotationMoveTo, "node-1") }},
-		{"label", "has the label \"a\"", func(p *played) { p.pvs["pvc-uid-data"].Labels = map[string]string{"a": "b"} }},
-		{"annotation", "has the annotation \"a\"", func(p *played) { p.pvs["pvc-uid-data"].Annotations["a"] = "b" }},
-		{"finalizer", "has the finalizer \"a/b\"", func(p *played) { p.pvs["pvc-uid-data"].Finalizers = []string{"a/b"} }},
-		{"owner", "has an owner", func(p *played) { p.pvs["pvc-uid-data"].OwnerReferences = []metav1.OwnerReference{{Name: "a"}} }},
-		{"field", "fields that csi-provisioner does not set", func(p *played) {
+		{"no node", "cannot be a node", func(p *inSteps) { p.annotateClaim("data", api.AnnotationMoveTo, "node 2") }},
+		{"sibling not annotated", "the claims of a pod move together", func(p *inSteps) { p.annotateClaim("wal", api.AnnotationMoveTo, "") }},
+		{"sibling for another node", "the claims of a pod move together", func(p *inSteps) { p.annotateClaim("wal", api.AnnotationMoveTo, "node-1") }},
+		{"label", "has the label \"a\"", func(p *inSteps) { p.pvs["pvc-uid-data"].Labels = map[string]string{"a": "b"} }},
+		{"annotation", "has the annotation \"a\"", func(p *inSteps) { p.pvs["pvc-uid-data"].Annotations["a"] = "b" }},
+		{"finalizer", "has the finalizer \"a/b\"", func(p *inSteps) { p.pvs["pvc-uid-data"].Finalizers = []string{"a/b"} }},
+		{"owner", "has an owner", func(p *inSteps) { p.pvs["pvc-uid-data"].OwnerReferences = []metav1.OwnerReference{{Name: "a"}} }},
+		{"field", "fields that csi-provisioner does not set", func(p *inSteps) {
 			p.pvs["pvc-uid-data"].Spec.CSI.ControllerExpandSecretRef = &corev1.SecretReference{Name: "a"}
 		}},
-		{"long field", "has too long fields", func(p *played) { p.pvs["pvc-uid-data"].Spec.MountOptions = []string{strings.Repeat("a", MaxRecord)} }},
-		{"not allowed there", "storage class fast allows no volume on node node-2", func(p *played) {
+		{"long field", "has too long fields", func(p *inSteps) { p.pvs["pvc-uid-data"].Spec.MountOptions = []string{strings.Repeat("a", MaxRecord)} }},
+		{"not allowed there", "storage class fast allows no volume on node node-2", func(p *inSteps) {
 			p.class.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: api.TopologyKey, Values: []string{"node-1"}}}}}
 		}},
-		{"allowed by another label", "allows no volume on node node-2", func(p *played) {
+		{"allowed by another label", "allows no volume on node node-2", func(p *inSteps) {
 			p.class.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{"a"}}}}}
 		}},
-		{"class deleted", "does not exist", func(p *played) { p.class = nil }},
-		{"class of another driver", "is not one of nodelvm.io", func(p *played) { p.class.Provisioner = "other.io" }},
-		{"selected node elsewhere", "names \"node-2\"", func(p *played) { p.annotateClaim("data", api.AnnotationSelectedNode, "node-2") }},
-		{"deleted", "is being deleted", func(p *played) { now := metav1.Now(); p.pvs["pvc-uid-data"].DeletionTimestamp = &now }},
+		{"class deleted", "does not exist", func(p *inSteps) { p.class = nil }},
+		{"class of another driver", "is not one of nodelvm.io", func(p *inSteps) { p.class.Provisioner = "other.io" }},
+		{"selected node elsewhere", "names \"node-2\"", func(p *inSteps) { p.annotateClaim("data", api.AnnotationSelectedNode, "node-2") }},
+		{"deleted", "is being deleted", func(p *inSteps) { now := metav1.Now(); p.pvs["pvc-uid-data"].DeletionTimestamp = &now }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := play(t, corev1.PersistentVolumeReclaimDelete)
@@ -513,24 +513,24 @@ func TestStaticVolume(t *testing.T) {
 
 // TestForgedRecord: a target receives nothing of a PersistentVolume whose record does not agree with it, or whose claim does not ask for this node.
 func TestForgedRecord(t *testing.T) {
-	for name, forge := range map[string]func(*played, *corev1.PersistentVolume, *Record){
-		"another claim":  func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.Claim = "wal" },
-		"another UID":    func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.UID = "uid-wal" },
-		"another handle": func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.Handle = group + "2/pvc-uid-data" },
-		"a Secret": func(_ *played, _ *corev1.PersistentVolume, r *Record) {
+	for name, forge := range map[string]func(*inSteps, *corev1.PersistentVolume, *Record){
+		"another claim":  func(_ *inSteps, _ *corev1.PersistentVolume, r *Record) { r.Claim = "wal" },
+		"another UID":    func(_ *inSteps, _ *corev1.PersistentVolume, r *Record) { r.UID = "uid-wal" },
+		"another handle": func(_ *inSteps, _ *corev1.PersistentVolume, r *Record) { r.Handle = group + "2/pvc-uid-data" },
+		"a Secret": func(_ *inSteps, _ *corev1.PersistentVolume, r *Record) {
 			r.StageSecret = &corev1.SecretReference{Name: "root"}
 		},
-		"mount options":       func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.MountOptions = []string{"dev"} },
-		"another class":       func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.Class = "other" },
-		"handed over already": func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.Confirmed = "hold 1" },
-		"from the target":     func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.From = "node-2" },
-		"to a third node":     func(_ *played, _ *corev1.PersistentVolume, r *Record) { r.To = "node-3" },
-		"another driver":      func(_ *played, pv *corev1.PersistentVolume, _ *Record) { pv.Spec.CSI.Driver = "other.io" },
-		"not parked": func(_ *played, pv *corev1.PersistentVolume, _ *Record) {
+		"mount options":       func(_ *inSteps, _ *corev1.PersistentVolume, r *Record) { r.MountOptions = []string{"dev"} },
+		"another class":       func(_ *inSteps, _ *corev1.PersistentVolume, r *Record) { r.Class = "other" },
+		"handed over already": func(_ *inSteps, _ *corev1.PersistentVolume, r *Record) { r.Confirmed = "hold 1" },
+		"from the target":     func(_ *inSteps, _ *corev1.PersistentVolume, r *Record) { r.From = "node-2" },
+		"to a third node":     func(_ *inSteps, _ *corev1.PersistentVolume, r *Record) { r.To = "node-3" },
+		"another driver":      func(_ *inSteps, pv *corev1.PersistentVolume, _ *Record) { pv.Spec.CSI.Driver = "other.io" },
+		"not parked": func(_ *inSteps, pv *corev1.PersistentVolume, _ *Record) {
 			pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions = pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[:1]
 		},
-		"not bound": func(_ *played, pv *corev1.PersistentVolume, _ *Record) { pv.Status.Phase = corev1.VolumeAvailable },
-		"not asked for": func(p *played, _ *corev1.PersistentVolume, _ *Record) {
+		"not bound": func(_ *inSteps, pv *corev1.PersistentVolume, _ *Record) { pv.Status.Phase = corev1.VolumeAvailable },
+		"not asked for": func(p *inSteps, _ *corev1.PersistentVolume, _ *Record) {
 			p.annotateClaim("data", api.AnnotationMoveTo, "")
 		},
 	} {
@@ -558,7 +558,7 @@ func TestForgedRecord(t *testing.T) {
 func TestMayPull(t *testing.T) {
 	const account = "system:serviceaccount:nodelvm-system:nodelvm"
 	for name, c := range map[string]struct {
-		change        func(*played)
+		change        func(*inSteps)
 		account, node string
 		key           string
 		may           bool
@@ -570,13 +570,13 @@ func TestMayPull(t *testing.T) {
 		"another account":               {account: "system:serviceaccount:ns:default"},
 		"another process":               {key: "another key"},
 		"no key":                        {key: "-"},
-		"a cancelled move":              {change: func(p *played) { p.annotateClaim("data", api.AnnotationMoveTo, "") }},
-		"a move to another node":        {change: func(p *played) { p.annotateClaim("data", api.AnnotationMoveTo, "node-3") }},
-		"a deleted claim":               {change: func(p *played) { delete(p.claims, "data") }},
-		"a volume that is not held":     {change: func(p *played) { p.nodes["node-1"].vols["pvc-uid-data"].State = lvm.StateReady }},
-		"a volume without a record":     {change: func(p *played) { p.nodes["node-1"].vols["pvc-uid-data"].Record = "" }},
-		"a PersistentVolume not parked": {change: func(p *played) { delete(p.pvs, "pvc-uid-data") }},
-		"an earlier volume of its name": {change: func(p *played) { p.nodes["node-1"].vols["pvc-uid-data"].UUID = "another" }},
+		"a cancelled move":              {change: func(p *inSteps) { p.annotateClaim("data", api.AnnotationMoveTo, "") }},
+		"a move to another node":        {change: func(p *inSteps) { p.annotateClaim("data", api.AnnotationMoveTo, "node-3") }},
+		"a deleted claim":               {change: func(p *inSteps) { delete(p.claims, "data") }},
+		"a volume that is not held":     {change: func(p *inSteps) { p.nodes["node-1"].vols["pvc-uid-data"].State = lvm.StateReady }},
+		"a volume without a record":     {change: func(p *inSteps) { p.nodes["node-1"].vols["pvc-uid-data"].Record = "" }},
+		"a PersistentVolume not parked": {change: func(p *inSteps) { delete(p.pvs, "pvc-uid-data") }},
+		"an earlier volume of its name": {change: func(p *inSteps) { p.nodes["node-1"].vols["pvc-uid-data"].UUID = "another" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := play(t, corev1.PersistentVolumeReclaimDelete)

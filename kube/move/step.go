@@ -38,7 +38,7 @@ const (
 type step struct {
 	do    action
 	why   string // of wait: a sentence for the claim's user
-	warn  bool   // of wait: somebody has to do something
+	warn  bool   // of wait: a user has to do something
 	phase string // for the status
 }
 

@@ -56,8 +56,9 @@ func (a *Agent) take(ctx context.Context, v *view, s step) error {
 		return a.patchClaim(ctx, v, s, map[string]any{api.AnnotationSelectedNode: v.rec.To, api.AnnotationMoveFinish: nil})
 	case restoreClass:
 		return a.objects.PatchClaim(ctx, v.claim, "status", kubeclient.Patch{Status: map[string]any{"currentVolumeAttributesClassName": v.rec.AttributesClass}})
+	default: // wait
+		return nil
 	}
-	return nil
 }
 
 // takeLocal does a step that is a call of the engine; done is false if it is not one.
@@ -93,8 +94,9 @@ func (a *Agent) takeLocal(ctx context.Context, v *view, do action) (done bool, e
 		return true, a.engine.Discard(ctx, id, uuid)
 	case receive:
 		return true, a.receive(ctx, v)
+	default:
+		return false, nil
 	}
-	return false, nil
 }
 
 // toNote is the record that the step note writes.
@@ -118,7 +120,7 @@ func (a *Agent) receive(ctx context.Context, v *view) error {
 }
 
 func (a *Agent) tryReceive(ctx context.Context, v *view) (Progress, error) {
-	r, o := v.incoming(), Offer{}
+	r := v.incoming()
 	o, ok := offered(v.pv)
 	if r == nil || !ok {
 		return Progress{}, nil // changed between the decision and now: decide again

@@ -48,7 +48,7 @@ func (a *Agent) tell(ctx context.Context, v *view, s step, failed error) {
 // Reasons of events on claims.
 const (
 	reasonMoving    = "VolumeMoving"        // a move begins its next phase
-	reasonWaiting   = "VolumeMoveWaiting"   // a move waits for somebody
+	reasonWaiting   = "VolumeMoveWaiting"   // a move waits for a user
 	reasonMoved     = "VolumeMoved"         // the volume is on the other node
 	reasonCancelled = "VolumeMoveCancelled" // before the switch
 )

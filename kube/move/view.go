@@ -23,10 +23,10 @@ type view struct {
 	users []podUse // the pods that use the claim
 
 	// On the source.
-	offer   *Offer    // of a held volume; nil: not held
-	held    error     // why Hold refused; nil
-	members []*member // of the move, this claim included
-	unmoved bool      // of a moved volume: another claim of its move is not moved yet, and this volume is the record of the switch
+	offer   *Offer    // of a held volume; nil: not held.
+	held    error     // Why Hold refused; nil: it did not.
+	members []*member // Of the move, this claim included.
+	unmoved bool      // Of a moved volume: another claim of its move is not moved yet, and this volume is the record of the switch.
 	refused error     // of a claim without a record: why the move cannot begin
 	fresh   *Record   // of a claim without a record: what the record will be; nil: refused
 

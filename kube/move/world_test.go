@@ -38,7 +38,7 @@ type world struct {
 	version int
 	holds   int
 	now     time.Time
-	acked   map[string]int  // by name of the PersistentVolume: the writes that a pod was told are durable
+	acked   map[string]int  // by name of the PersistentVolume: the writes that a pod has flushed
 	deleted map[string]bool // by name of the PersistentVolume: the user deleted the claim under the policy Delete
 
 	class *storagev1.StorageClass // nil: it was deleted
