@@ -145,7 +145,7 @@ func checkTags(values map[string]string) error {
 		return fmt.Errorf("its %s tag says %q", TagPrefix+keyLV, values[keyLV])
 	case values[keyEncryption] != "" && values[keyEncryption] != string(EncryptionLUKS2):
 		return fmt.Errorf("its %s tag says %q, which this version does not know", TagPrefix+keyEncryption, values[keyEncryption])
-	case !Access(values[keyAccess]).known():
+	case values[keyAccess] != "" && !Access(values[keyAccess]).known():
 		return fmt.Errorf("its %s tag says %q, which this version does not know", TagPrefix+keyAccess, values[keyAccess])
 	case kind == kindSnapshot && values[keySource] == "":
 		return fmt.Errorf("has no %s tag", TagPrefix+keySource)

@@ -33,7 +33,7 @@ func CheckSpec(spec Spec) (Spec, error) {
 		return spec, Errorf(KindOutOfRange, "volume %q: the required %d bytes are more than the limit of %d bytes", spec.Name, spec.Required, spec.Limit)
 	case spec.Source != ID{} && class.Layout != LayoutThin:
 		return spec, Errorf(KindInvalid, "volume %q: only a thin volume can begin as %s, and its class has the layout %s: use a class with layout: thin", spec.Name, spec.Source.Description(), class.Layout)
-	case spec.Access.ReadOnly() && spec.Source == ID{}:
+	case spec.Access != AccessWritable && spec.Source == ID{}:
 		return spec, Errorf(KindInvalid, "volume %q: only a copy of a snapshot or volume can be read-only, and this one would be empty", spec.Name)
 	}
 	return spec, nil

@@ -63,7 +63,7 @@ func VolumeTags(v Volume) []string {
 	}
 	add(keySource, v.Source.LV, v.Source != ID{})
 	add(keyMode, modeBlock, v.Block)
-	add(keyAccess, string(v.Access), v.Access.ReadOnly())
+	add(keyAccess, string(v.Access), v.Access != AccessWritable)
 	add(keyFormatMark, strconv.FormatInt(int64(v.FormatMark), 10), v.FormatMark != 0)
 	if v.Limits != (Limits{}) {
 		tags = append(tags, LimitsTag(v.Limits))

@@ -13,7 +13,7 @@
 //  5. Target.Finish tags it "ready": pods can start with it.
 //  6. Source.Remove deletes the source's volume, when its user no longer wants it.
 //
-// Trust. Each process has a TLS key of its own, which no file has. The source's key is in the offer, so it is published where only the source's
+// Trust. Each process has another TLS key, which no file has. The source's key is in the offer, so it is published where only the source's
 // node can write; the target accepts that key alone, or a thief of an address could install forged data. The target sends a token that is
 // bound to its node and that only an Authorizer accepts, and shows its own key, which it published before. The Authorizer compares both: a
 // source that was sent the token cannot use it towards another source, as it lacks the key. So a stolen node's token pulls a volume only if

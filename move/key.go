@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// identity is the TLS key of this process. It is never written anywhere: another process has another one, and is told apart by it.
+// identity is the TLS key of this process. It is never written anywhere: another process has another one, which identifies it.
 type identity struct {
 	certificate tls.Certificate
 	id          string

@@ -32,9 +32,9 @@ type Engine interface {
 type Config struct {
 	Engine     Engine
 	Authorizer Authorizer
-	Token      func() (string, error) // of this node, for another one's Authorizer
-	Address    string                 // host:port at which other nodes reach Serve's listener
-	Rate       lvm.Bytes              // bytes per second that this node sends, and the same that it receives; 0: no limit; else at least MinRate
+	Token      func() (string, error) // Of this node, for another one's Authorizer.
+	Address    string                 // Host:port at which other nodes reach Serve's listener.
+	Rate       lvm.Bytes              // Bytes per second that this node sends, and the same that it receives. 0: no limit; else at least MinRate.
 	AtOnce     int                    // volumes that it sends, and that it receives, at the same time; 0: 2
 	Log        *slog.Logger           // nil: slog.Default()
 }

@@ -278,7 +278,7 @@ func (w *writer) flush(ctx context.Context, next int64) error {
 	return w.t.flushed(ctx, next)
 }
 
-// writeOne writes a chunk. It leaves zeroes alone that are there already: a write would allocate blocks of a thin pool.
+// writeOne writes a chunk. It does not write zeroes over zeroes: a write would allocate blocks of a thin pool.
 func (w *writer) writeOne(chunk int64, f frame) error {
 	if f.kind == frameData {
 		if sha256.Sum256(f.data) != f.hash {

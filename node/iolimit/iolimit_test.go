@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -297,16 +298,16 @@ func TestUnresponsiveKernel(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		hangs := 0
-		tree.During(func(string, string) { hangs++; <-release })
+		var hangs atomic.Int32
+		tree.During(func(string, string) { hangs.Add(1); <-release })
 		l := limiter(tree, "")
 		for range 3 {
 			if err := l.Set(pod, disk, slow); lvm.KindOf(err) != lvm.KindBusy {
 				t.Errorf("kind %d: %v", lvm.KindOf(err), err)
 			}
 		}
-		if hangs != 1 {
-			t.Errorf("%d writes", hangs)
+		if hangs.Load() != 1 {
+			t.Errorf("%d writes", hangs.Load())
 		}
 		close(release)
 		synctest.Wait()

@@ -12,7 +12,7 @@ import (
 const Folder = "dist/prose"
 
 // SourceFolders hold the code whose messages users read; the tests' are for developers.
-var SourceFolders = []string{"cmd", "controller", "internal", "kube", "lvm", "node", "pending", "report"}
+var SourceFolders = []string{"cmd", "controller", "internal", "kube", "lvm", "move", "node", "pending", "report"}
 
 // commented are the files with comments that users read.
 var commented = []string{".yaml", ".yml", ".tpl", ".txt", "values.schema.json"}

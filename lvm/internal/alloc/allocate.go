@@ -84,7 +84,10 @@ func allocateIn(s lvm.State, cluster string, g lvm.Group, spec lvm.Spec) (*Alloc
 		Limits:  spec.Limits,
 	}}
 	c.Volume.Class.Group = string(g.Name)
-	provisions := ownExtents(g, spec, extents)
+	provisions := extents
+	if spec.Access != lvm.AccessWritable {
+		provisions = copyExtents(g, spec, extents)
+	}
 	if provisions > Largest(g, spec.Class) {
 		return nil, noRoom(g, spec.Class)
 	}
@@ -157,7 +160,7 @@ func allocateCopy(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec
 			spec.Name, g.Name, source.Name, encryption.Description(), spec.Class.Encryption.Description())
 	case spec.Required > 0 && spec.Required < size:
 		return nil, lvm.Errorf(lvm.KindOutOfRange, "cannot create volume %q: the requested %s are less than the %s of its source %s/%s", spec.Name, spec.Required, size, g.Name, source.Name)
-	case spec.Access.ReadOnly() && spec.Required > size:
+	case spec.Access != lvm.AccessWritable && spec.Required > size:
 		return nil, lvm.Errorf(lvm.KindOutOfRange, "cannot create volume %q: a read-only copy has the size of its source %s/%s, and nothing could use more: request %d bytes, not %d", spec.Name, g.Name, source.Name, size, spec.Required)
 	}
 	spec.Required = max(spec.Required, size)

@@ -62,9 +62,9 @@ func AccessAfterReplay(g lvm.Group, lv lvm.LV, writes int64, size lvm.Bytes) lvm
 	return lvm.AccessReadOnly
 }
 
-// ownExtents counts the extents that a new thin volume provisions.
-func ownExtents(g lvm.Group, spec lvm.Spec, extents lvm.Extents) lvm.Extents {
-	if spec.Access.ReadOnly() && spec.Source.IsSnapshot() {
+// copyExtents counts the extents that a new read-only copy provisions.
+func copyExtents(g lvm.Group, spec lvm.Spec, extents lvm.Extents) lvm.Extents {
+	if spec.Source.IsSnapshot() {
 		return replayExtents(g, extents)
 	}
 	return extents
