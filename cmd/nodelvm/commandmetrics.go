@@ -29,7 +29,7 @@ func newStallMetric(registry prometheus.Registerer, groupSnapshots bool) func(ti
 	}
 	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "nodelvm_group_snapshot_stall_seconds",
-		Help:    "Time for which a group snapshot suspended its volumes, from the first one suspended to the last one resumed. The driver resumes them after 5 s at the latest.",
+		Help:    "Time for which a group snapshot suspended its volumes, from the first one suspended to the last one resumed. The driver resumes them after 5 s.",
 		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 	})
 	registry.MustRegister(seconds)

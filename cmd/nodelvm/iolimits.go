@@ -30,7 +30,7 @@ func (d *driver) limited(host *host.Host, mounts *node.Server) *limitedVolumes {
 	if d.o.ioLimits == "" {
 		return nil
 	}
-	return &limitedVolumes{host, mounts.ApplyLimits, d.log}
+	return &limitedVolumes{host, mounts.CanLimit, mounts.ApplyLimits, d.log}
 }
 
 // checkLimits applies the limits of all volumes where they are not set, at the start and then on a timer, until ctx ends.
@@ -59,21 +59,30 @@ func (d *driver) checkLimits(ctx context.Context, parts *errgroup.Group, mounts 
 // limitedVolumes records limits in the volume group, and then has them applied to the pods that use the volume.
 type limitedVolumes struct {
 	*host.Host
+	can   func() error                        // node.Server.CanLimit
 	apply func(context.Context, lvm.ID) error // node.Server.ApplyLimits
 	log   *slog.Logger
 }
 
 // SetLimits returns lvm.KindInvalid if this node cannot apply the limits: the change is infeasible here, until an admin changes the node.
 func (l limitedVolumes) SetLimits(ctx context.Context, id lvm.ID, uuid string, limits lvm.Limits) (lvm.Volume, error) {
+	if limits != (lvm.Limits{}) { // an infeasible change leaves no record
+		if err := l.can(); err != nil {
+			return lvm.Volume{}, infeasible(err)
+		}
+	}
 	v, err := l.Host.SetLimits(ctx, id, uuid, limits)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	err = l.apply(ctx, v.ID)
-	if lvm.KindOf(err) == lvm.KindConflict && err != nil {
-		err = lvm.Errorf(lvm.KindInvalid, "%w", err)
+	return v, infeasible(l.apply(ctx, v.ID))
+}
+
+func infeasible(err error) error {
+	if err != nil && lvm.KindOf(err) == lvm.KindConflict {
+		return lvm.Errorf(lvm.KindInvalid, "%w", err)
 	}
-	return v, err
+	return err
 }
 
 func (l limitedVolumes) Extend(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error) {

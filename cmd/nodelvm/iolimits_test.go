@@ -19,8 +19,8 @@ func TestLimitsAreApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	var applied []lvm.Rates
-	var fails error
-	volumes := limitedVolumes{host, func(ctx context.Context, id lvm.ID) error {
+	var fails, cannot error
+	volumes := limitedVolumes{host, func() error { return cannot }, func(ctx context.Context, id lvm.ID) error {
 		now, err := host.Lookup(ctx, id)
 		applied = append(applied, now.Rates())
 		return errors.Join(err, fails)
@@ -50,6 +50,12 @@ func TestLimitsAreApplied(t *testing.T) {
 	expect("an expansion on a node without limits", err, 0, lvm.Rates{WriteIOPS: 50})
 	_, err = volumes.SetLimits(t.Context(), v.ID, v.UUID, lvm.Limits{Fixed: lvm.Rates{ReadIOPS: 100}})
 	expect("a limit on a node without limits", err, lvm.KindInvalid, lvm.Rates{ReadIOPS: 100})
+	cannot = fails
+	_, err = volumes.SetLimits(t.Context(), v.ID, v.UUID, lvm.Limits{Fixed: lvm.Rates{ReadIOPS: 200}})
+	expect("a limit on a node that is known to have none", err, lvm.KindInvalid)
+	if now, err := host.Lookup(t.Context(), v.ID); err != nil || now.Limits.Fixed.ReadIOPS != 100 {
+		t.Errorf("an infeasible change is recorded: %+v, %v", now.Limits, err)
+	}
 	fails = lvm.Errorf(lvm.KindBusy, "retry")
 	_, err = volumes.SetLimits(t.Context(), v.ID, v.UUID, lvm.Limits{})
 	expect("a busy volume", err, lvm.KindBusy, lvm.Rates{})

@@ -71,6 +71,10 @@ func TestClassField(t *testing.T) {
 	old := func(class string) *core.PersistentVolumeClaim {
 		return annotated("volume.beta.kubernetes.io/storage-class", class, claim(""))
 	}
+	bound := func(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+		pvc.Spec.VolumeName = "pv"
+		return pvc
+	}
 	for _, r := range []struct {
 		name    string
 		claim   *core.PersistentVolumeClaim
@@ -84,6 +88,7 @@ func TestClassField(t *testing.T) {
 		{"an empty class in the spec", of("", old("local")), "nodelvm.io", ""},
 		{"another class in the annotation", old("other"), "nodelvm.io", ""},
 		{"another driver's class in the annotation", old("local"), "other.io", ""},
+		{"a volume's name and the annotation alone", bound(old("local")), "nodelvm.io", ""},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			attributes := attributesOf(t, request{user: "system:serviceaccount:demo:tenant", node: "-", now: r.claim})

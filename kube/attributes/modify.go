@@ -93,6 +93,9 @@ func (m *Modifier) Modify(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if err != nil || pv == nil || kubeclient.Chain(pv, claim, m.Node) != nil {
 		return 0, err
 	}
+	if pv.Annotations[api.AnnotationMoveRecord] != "" {
+		return missingMost, nil // a volume that moves is changed afterwards, on its new node
+	}
 	if err := m.Check(ctx, pv); err != nil {
 		return 0, err
 	}

@@ -389,6 +389,13 @@ func TestVolumeOfAnother(t *testing.T) {
 	c.run(t, m, 0, "two have the handle")
 }
 
+// TestVolumeThatMoves: the attributes change after the move.
+func TestVolumeThatMoves(t *testing.T) {
+	c, m := newCluster(t, asking("gold", "", "", ""))
+	c.pv.Annotations = map[string]string{api.AnnotationMoveRecord: "a record"}
+	c.run(t, m, missingMost, "")
+}
+
 // TestMemory: claims that fail and are then deleted do not use more and more memory.
 func TestMemory(t *testing.T) {
 	_, m := newCluster(t, asking("gold", "", "", ""))

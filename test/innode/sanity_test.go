@@ -105,8 +105,9 @@ func TestSanitySuite(t *testing.T) {
 	suite, reporter := ginkgo.GinkgoConfiguration()
 	reporter.JSONReport = report
 	reporter.Succinct = true
+	suite.SkipStrings = []string{wrongSpec}
 	if sanityClasses[class]["layout"] != "thin" {
-		suite.SkipStrings = thinOnly
+		suite.SkipStrings = append(suite.SkipStrings, thinOnly...)
 	}
 	least := 50
 	if os.Getenv(sanityOnlyNode) == "true" {
@@ -116,6 +117,10 @@ func TestSanitySuite(t *testing.T) {
 	sc.Finalize()
 	checkReport(t, report, least)
 }
+
+// wrongSpec compares two protobuf messages with reflect.DeepEqual, and so their cached sizes, which differ once one was sent: no driver that
+// answers with a topology passes it. TestSnapshotTopology of package controller proves the same.
+const wrongSpec = "should succeed when creating a snapshot with accessibility requirements"
 
 // thinOnly are the specs that need a class with snapshots.
 var thinOnly = []string{
