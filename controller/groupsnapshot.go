@@ -16,9 +16,9 @@ import (
 
 // GroupSnapshots is what the CSI GroupController service needs of the node's LVM; *host.Host implements it. Every error has an lvm.Kind.
 type GroupSnapshots interface {
-	// CreateGroupSnapshot takes snapshots of thin volumes at one moment, or finds those that an equal call took. sync writes a volume's cached
-	// data to the disks before.
-	CreateGroupSnapshot(ctx context.Context, spec lvm.GroupSnapshotSpec, sync func(context.Context, lvm.ID) error) (lvm.GroupSnapshot, error)
+	// CreateGroupSnapshot takes snapshots of thin volumes at one moment, or finds those that an equal call took. prepare lifts a volume's I/O
+	// limits until end is called, and writes its cached data to the disks.
+	CreateGroupSnapshot(ctx context.Context, spec lvm.GroupSnapshotSpec, prepare func(context.Context, lvm.ID) (end func(), err error)) (lvm.GroupSnapshot, error)
 	// DeleteGroupSnapshot deletes a group snapshot with its members. It returns nil if a readable group lacks it.
 	DeleteGroupSnapshot(ctx context.Context, id lvm.ID) error
 	// LookupGroupSnapshot returns a ready group snapshot, or lvm.KindNotFound, lvm.KindNotLocal or lvm.KindBusy.
@@ -30,12 +30,12 @@ type GroupServer struct {
 	csi.UnimplementedGroupControllerServer
 	node      string
 	snapshots GroupSnapshots
-	sync      func(ctx context.Context, source lvm.ID) error
+	prepare   func(ctx context.Context, source lvm.ID) (end func(), err error)
 }
 
-// NewGroup returns the GroupController service of a node. sync writes the dirty data of a volume's file system to the disks.
-func NewGroup(node string, snapshots GroupSnapshots, sync func(ctx context.Context, source lvm.ID) error) *GroupServer {
-	return &GroupServer{node: node, snapshots: snapshots, sync: sync}
+// NewGroup returns the GroupController service of a node. prepare is that of GroupSnapshots.CreateGroupSnapshot.
+func NewGroup(node string, snapshots GroupSnapshots, prepare func(ctx context.Context, source lvm.ID) (end func(), err error)) *GroupServer {
+	return &GroupServer{node: node, snapshots: snapshots, prepare: prepare}
 }
 
 // GroupControllerGetCapabilities returns the capabilities of this service (CSI spec, "GroupControllerGetCapabilities").
@@ -55,7 +55,7 @@ func (s *GroupServer) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.Cr
 	if err != nil {
 		return nil, err
 	}
-	made, err := s.snapshots.CreateGroupSnapshot(ctx, spec, s.sync)
+	made, err := s.snapshots.CreateGroupSnapshot(ctx, spec, s.prepare)
 	if err != nil {
 		return nil, s.existing(err)
 	}

@@ -28,7 +28,7 @@ func groups(t *testing.T) (*GroupServer, []string) {
 		}
 		handles = append(handles, v.ID.String())
 	}
-	return NewGroup("node-1", host, func(context.Context, lvm.ID) error { return nil }), handles
+	return NewGroup("node-1", host, func(context.Context, lvm.ID) (func(), error) { return func() {}, nil }), handles
 }
 
 // TestGroupSnapshotOfTwoGroups: the calls of a group snapshot's life, each repeated.

@@ -176,6 +176,18 @@ func (s *Server) PrepareCopy(ctx context.Context, id lvm.ID) (end func(), err er
 	return end, nil
 }
 
+// PrepareGroupCopy is PrepareCopy for a volume of a group snapshot: see SyncBeforeGroupSnapshot.
+func (s *Server) PrepareGroupCopy(ctx context.Context, id lvm.ID) (end func(), err error) {
+	if end, err = s.LiftLimits(ctx, id); err != nil {
+		return nil, err
+	}
+	if err := s.SyncBeforeGroupSnapshot(ctx, id); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
 // LiftLimits removes the limits of a volume that is about to be copied, and writes its dirty data to the disks: LVM would wait for both, and
 // hold the lock of the group. end sets the limits again. If the driver is killed before, CheckLimits does. A volume without limits, or one
 // that is not in use here, is not touched. lvm.KindBusy: retry.

@@ -302,6 +302,33 @@ func TestLiftedDuringCopy(t *testing.T) {
 	n.fake.expect(t)
 }
 
+// TestLiftedDuringGroupSnapshot: the limits are lifted before the data is written, whatever the file system, and until the last of two
+// preparations ends. One that fails leaves them set.
+func TestLiftedDuringGroupSnapshot(t *testing.T) {
+	n := newLimitedNode(t)
+	succeed(t, n.publishAt(pathOf(podOne)))
+	n.fake.did = nil
+	n.fake.during = func(call string) {
+		if call == "sync /staging" {
+			n.expectLimits(cgroupOne)
+		}
+	}
+	end, err := n.PrepareGroupCopy(t.Context(), testID)
+	succeed(t, err)
+	n.fake.expect(t, "sync /staging", "sync /staging")
+	again, err := n.PrepareGroupCopy(t.Context(), testID)
+	succeed(t, err)
+	again()
+	n.expectLimits(cgroupOne)
+	end()
+	n.expectLimits(cgroupOne, limitsOfDevice)
+	n.fake.during, n.fake.fail = nil, "sync"
+	if _, err := n.PrepareGroupCopy(t.Context(), testID); lvm.KindOf(err) != lvm.KindBusy {
+		t.Errorf("kind %d: %v", lvm.KindOf(err), err)
+	}
+	n.expectLimits(cgroupOne, limitsOfDevice)
+}
+
 // TestIO: a volume has what the kernel counted of its device, and its limits. A driver without limits reads nothing.
 func TestIO(t *testing.T) {
 	n := newLimitedNode(t)

@@ -147,7 +147,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready, groups: d.o.groupSnapshots},
 		newController(d.o.nodeName, host, limits, clusterOf(agent), mounts, recent.Conditions), mounts)
 	if d.o.groupSnapshots {
-		csi.RegisterGroupControllerServer(server, controller.NewGroup(d.o.nodeName, host, mounts.SyncBeforeGroupSnapshot))
+		csi.RegisterGroupControllerServer(server, controller.NewGroup(d.o.nodeName, host, mounts.PrepareGroupCopy))
 	}
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {

@@ -25,7 +25,7 @@ import (
 // Host is the part of host.Host that this package uses; see there for the results.
 type Host interface {
 	Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error)
-	CreateGroupSnapshot(ctx context.Context, spec lvm.GroupSnapshotSpec, sync func(context.Context, lvm.ID) error) (lvm.GroupSnapshot, error)
+	CreateGroupSnapshot(ctx context.Context, spec lvm.GroupSnapshotSpec, prepare func(context.Context, lvm.ID) (end func(), err error)) (lvm.GroupSnapshot, error)
 	DeleteGroupSnapshot(ctx context.Context, id lvm.ID) error
 	LookupGroupSnapshot(ctx context.Context, id lvm.ID) (lvm.GroupSnapshot, error)
 }
@@ -35,7 +35,7 @@ type Config struct {
 	Client *kubeclient.Client
 	Node   string // this node's name
 	Host   Host   // this node's
-	Sync   func(ctx context.Context, id lvm.ID) error
+	Sync   func(ctx context.Context, id lvm.ID) (end func(), err error)
 	Log    *slog.Logger // nil: slog.Default()
 }
 

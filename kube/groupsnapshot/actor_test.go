@@ -55,7 +55,7 @@ func (d *disks) snapshot(sources ...lvm.ID) lvm.GroupSnapshot {
 	return made
 }
 
-func (d *disks) CreateGroupSnapshot(_ context.Context, spec lvm.GroupSnapshotSpec, _ func(context.Context, lvm.ID) error) (lvm.GroupSnapshot, error) {
+func (d *disks) CreateGroupSnapshot(_ context.Context, spec lvm.GroupSnapshotSpec, _ func(context.Context, lvm.ID) (func(), error)) (lvm.GroupSnapshot, error) {
 	d.note("take %s of %d", spec.Name, len(spec.Sources))
 	return d.snapshot(spec.Sources...), d.failed
 }
@@ -100,7 +100,7 @@ func actorOn(t *testing.T, d *disks, pv *corev1.PersistentVolume) *Actor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Config{Client: client, Node: "node-1", Host: d, Sync: func(context.Context, lvm.ID) error { return nil }})
+	return New(Config{Client: client, Node: "node-1", Host: d, Sync: func(context.Context, lvm.ID) (func(), error) { return func() {}, nil }})
 }
 
 func (d *disks) expect(t *testing.T, want ...string) {

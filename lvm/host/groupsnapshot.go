@@ -22,15 +22,15 @@ func (h *Host) newGroupSnapshots() *groupsnap.Maker {
 }
 
 // CreateGroupSnapshot takes snapshots of ready thin volumes of one or several groups at one moment, or finds those that an equal request
-// took. It suspends the active ones for at most some seconds. sync writes a volume's cached data to the disks before; it may do nothing. It takes
+// took. It suspends the active ones for at most some seconds. prepare is a groupsnap.Prepare; it may do nothing. It takes
 // an LVM process for each volume, and one more for each volume group and for the whole. The errors are those of groupsnap.Maker.Create.
-func (h *Host) CreateGroupSnapshot(ctx context.Context, spec lvm.GroupSnapshotSpec, sync func(context.Context, lvm.ID) error) (lvm.GroupSnapshot, error) {
+func (h *Host) CreateGroupSnapshot(ctx context.Context, spec lvm.GroupSnapshotSpec, prepare func(context.Context, lvm.ID) (end func(), err error)) (lvm.GroupSnapshot, error) {
 	var sources strings.Builder
 	for _, source := range spec.Sources {
 		sources.WriteString(source.String() + " ")
 	}
 	return oplock.Do(ctx, &h.operations, lvm.GroupSnapshotName(spec.Name), groupSnapping{spec.Name, sources.String()}, func(ctx context.Context) (lvm.GroupSnapshot, error) {
-		return h.groupSnapshots.Create(ctx, spec, sync)
+		return h.groupSnapshots.Create(ctx, spec, prepare)
 	})
 }
 

@@ -91,7 +91,7 @@ func (n *node) takeGroups(t *testing.T) {
 	client, err := kubeclient.NewClientFor(c)
 	must(t, err)
 	inBackground(t, groupsnapshot.New(groupsnapshot.Config{Client: client, Node: n.name, Host: n.host,
-		Sync: func(context.Context, lvm.ID) error { return nil }, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}).Run)
+		Sync: func(context.Context, lvm.ID) (func(), error) { return func() {}, nil }, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}).Run)
 }
 
 // group is what the tests read of a VolumeGroupSnapshot and its content.

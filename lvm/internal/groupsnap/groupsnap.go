@@ -24,10 +24,21 @@ type Maker struct {
 	Limit time.Duration
 }
 
-// Create takes snapshots of volumes at one moment, or finds those that an equal request took. sync writes a volume's cached data to its disks;
-// that shortens the time in which the volumes are suspended. KindInvalid: the spec, or a volume that is not thin; KindExists: a group snapshot of other
-// volumes has the name; KindNotFound, KindNotLocal, KindNotManaged: a volume; KindInsufficientCapacity: a pool; KindBusy: retry.
-func (m *Maker) Create(ctx context.Context, spec lvm.GroupSnapshotSpec, sync func(context.Context, lvm.ID) error) (lvm.GroupSnapshot, error) {
+// Prepare prepares a volume for its snapshot until end is called: its I/O has no limit, and its cached data is on its disks. That shortens the time
+// in which it is suspended. Both wait for as long as the volume's disk does, and no longer than ctx allows.
+type Prepare = func(ctx context.Context, source lvm.ID) (end func(), err error)
+
+// How long all volumes of a group snapshot may take to be prepared: before their groups are locked, and again under the locks, when little was
+// written since.
+const (
+	unlockedPatience = time.Minute
+	lockedPatience   = 10 * time.Second
+)
+
+// Create takes snapshots of volumes at one moment, or finds those that an equal request took. KindInvalid: the spec, or a volume that is not thin;
+// KindExists: a group snapshot of other volumes has the name; KindNotFound, KindNotLocal, KindNotManaged: a volume; KindInsufficientCapacity: a
+// pool; KindBusy: retry.
+func (m *Maker) Create(ctx context.Context, spec lvm.GroupSnapshotSpec, prepare Prepare) (lvm.GroupSnapshot, error) {
 	spec, err := check(spec)
 	if err != nil {
 		return lvm.GroupSnapshot{}, err
@@ -40,6 +51,15 @@ func (m *Maker) Create(ctx context.Context, spec lvm.GroupSnapshotSpec, sync fun
 	if found, err := find(s, m.Engine.Config.Cluster, spec.Name); err == nil && found != nil {
 		groups = allGroups(*found, groups)
 	}
+	wanted, err := decide(s, m.Engine.Config.Cluster, spec)
+	prepared := err == nil && wanted.ready == nil
+	if prepared {
+		end, err := prepareAll(ctx, unlockedPatience, spec.Sources, prepare)
+		if err != nil {
+			return lvm.GroupSnapshot{}, lvm.Errorf(lvm.KindOf(err), "cannot create group snapshot %q: %w", spec.Name, err)
+		}
+		defer end() // after the groups are unlocked
+	}
 	unlock, err := m.lock(ctx, groups, "creating group snapshot "+spec.Name)
 	if err != nil {
 		return lvm.GroupSnapshot{}, err
@@ -49,7 +69,10 @@ func (m *Maker) Create(ctx context.Context, spec lvm.GroupSnapshotSpec, sync fun
 	if err != nil || p.ready != nil {
 		return orNone(p.ready), err
 	}
-	made, err := m.take(ctx, p, sync)
+	if !prepared {
+		return lvm.GroupSnapshot{}, lvm.Errorf(lvm.KindBusy, "group snapshot %q changed meanwhile; retry", spec.Name)
+	}
+	made, err := m.take(ctx, p, prepare)
 	if err != nil {
 		err = lvm.Errorf(lvm.KindOf(err), "cannot create group snapshot %q: %w", spec.Name, err)
 		if left := m.removeAll(ctx, idOf(spec)); left != nil {
@@ -58,6 +81,33 @@ func (m *Maker) Create(ctx context.Context, spec lvm.GroupSnapshotSpec, sync fun
 		return lvm.GroupSnapshot{}, err
 	}
 	return made, nil
+}
+
+// prepareAll prepares volumes one after the other. end ends that for all of them, the last one first. KindBusy: it took longer than patience.
+func prepareAll(ctx context.Context, patience time.Duration, sources []lvm.ID, prepare Prepare) (end func(), err error) {
+	var ends []func()
+	end = func() {
+		for _, one := range slices.Backward(ends) {
+			one()
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, source := range sources {
+		one, err := prepare(waiting, source)
+		if err == nil {
+			ends = append(ends, one)
+			err = waiting.Err()
+		}
+		if err != nil {
+			end()
+			if waiting.Err() != nil {
+				err = lvm.Errorf(lvm.KindBusy, "its volumes have much data to write, and that took longer than %s; retry: %w", patience, err)
+			}
+			return nil, err
+		}
+	}
+	return end, nil
 }
 
 func orNone(found *lvm.GroupSnapshot) lvm.GroupSnapshot {
@@ -118,24 +168,25 @@ func (m *Maker) lock(ctx context.Context, groups []lvm.VGUUID, what string) (unl
 }
 
 // take creates the planned members. On an error some of them may exist, none of them ready to be used.
-func (m *Maker) take(ctx context.Context, p plan, sync func(context.Context, lvm.ID) error) (lvm.GroupSnapshot, error) {
+func (m *Maker) take(ctx context.Context, p plan, prepare Prepare) (lvm.GroupSnapshot, error) {
 	idle, err := m.inactive(ctx, p)
 	if err != nil {
 		return lvm.GroupSnapshot{}, err
 	}
 	var reserved []lvm.Snapshot
+	var sources []lvm.ID
 	for _, spec := range p.members {
 		sn, err := m.Reserve(ctx, spec)
 		if err != nil {
 			return lvm.GroupSnapshot{}, err
 		}
-		reserved = append(reserved, sn)
+		reserved, sources = append(reserved, sn), append(sources, sn.Source)
 	}
-	for _, sn := range reserved {
-		if err := sync(ctx, sn.Source); err != nil {
-			return lvm.GroupSnapshot{}, err
-		}
+	end, err := prepareAll(ctx, lockedPatience, sources, prepare)
+	if err != nil {
+		return lvm.GroupSnapshot{}, err
 	}
+	end() // Create prepared them too, and has not ended that
 	s, err := m.Engine.ReadState(ctx)
 	if err != nil {
 		return lvm.GroupSnapshot{}, err

@@ -61,7 +61,7 @@ func testSameGroupSnapshot(t *testing.T, d *hosttest.Driver, spec lvm.GroupSnaps
 	t.Helper()
 	refused := func(what string, kind lvm.Kind, spec lvm.GroupSnapshotSpec) {
 		t.Helper()
-		hosttest.Refused(t, what, kind)(d.CreateGroupSnapshot(t.Context(), spec, noSync))
+		hosttest.Refused(t, what, kind)(d.CreateGroupSnapshot(t.Context(), spec, unprepared))
 	}
 	d.Counted(t, "an equal request, and refused ones", 0, func() {
 		again := d.MustGroupSnapshot(t, lvm.GroupSnapshotSpec{Name: spec.Name, Sources: []lvm.ID{spec.Sources[2], spec.Sources[0], spec.Sources[1]}})
@@ -81,4 +81,4 @@ func testSameGroupSnapshot(t *testing.T, d *hosttest.Driver, spec lvm.GroupSnaps
 	}
 }
 
-func noSync(context.Context, lvm.ID) error { return nil }
+func unprepared(context.Context, lvm.ID) (func(), error) { return func() {}, nil }

@@ -35,7 +35,7 @@ func (c *crash) groupSnapshot(d *hosttest.Driver) error {
 			return err
 		}
 	}
-	_, err := d.CreateGroupSnapshot(context.Background(), spec, func(context.Context, lvm.ID) error { return nil })
+	_, err := d.CreateGroupSnapshot(context.Background(), spec, func(context.Context, lvm.ID) (func(), error) { return func() {}, nil })
 	return err
 }
 

@@ -185,7 +185,7 @@ func (d *Driver) MustSnapshot(t testing.TB, name string, source lvm.ID) lvm.Snap
 // MustGroupSnapshot takes a group snapshot, or fails the test.
 func (d *Driver) MustGroupSnapshot(t testing.TB, spec lvm.GroupSnapshotSpec) lvm.GroupSnapshot {
 	t.Helper()
-	s, err := d.CreateGroupSnapshot(t.Context(), spec, func(context.Context, lvm.ID) error { return nil })
+	s, err := d.CreateGroupSnapshot(t.Context(), spec, func(context.Context, lvm.ID) (func(), error) { return func() {}, nil })
 	Must(t, err)
 	return s
 }

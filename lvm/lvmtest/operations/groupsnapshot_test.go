@@ -1,0 +1,92 @@
+package operations
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+)
+
+// groupSpec creates two thin volumes that are in use, and returns a request for a group snapshot of them.
+func groupSpec(t *testing.T, b hosttest.Fixture, d *hosttest.Driver) (spec lvm.GroupSnapshotSpec) {
+	t.Helper()
+	spec.Name = "nightly"
+	for _, name := range []string{"data", "wal"} {
+		v := d.MustCreate(t, b.Thin(name, 8*lvm.MiB, lvm.ID{}))
+		d.MustActivate(t, v)
+		spec.Sources = append(spec.Sources, v.ID)
+	}
+	return spec
+}
+
+// TestGroupSnapshotPrepares: the volumes are prepared before the first LVM command, which freezes one, and again before they are suspended
+// together. The preparation ends after the last command. An equal request prepares nothing.
+func TestGroupSnapshotPrepares(t *testing.T) {
+	node, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
+	spec := groupSpec(t, b, d)
+	var did []string
+	prepare := func(ctx context.Context, id lvm.ID) (func(), error) {
+		if _, limited := ctx.Deadline(); !limited {
+			t.Error("a preparation without a time limit")
+		}
+		did = append(did, "prepare "+id.LV)
+		return func() { did = append(did, "end "+id.LV) }, nil
+	}
+	node.Before(func(argv []string) { did = append(did, argv[0]) })
+	if _, err := d.CreateGroupSnapshot(t.Context(), spec, prepare); err != nil {
+		t.Fatal(err)
+	}
+	node.Before(nil)
+	first, second := spec.Sources[0].LV, spec.Sources[1].LV
+	if first > second {
+		first, second = second, first
+	}
+	begin, end := []string{"prepare " + first, "prepare " + second}, []string{"end " + second, "end " + first}
+	n := len(did)
+	if n < 10 || !slices.Equal(did[:2], begin) || !slices.Equal(did[4:6], begin) || !slices.Equal(did[6:8], end) || !slices.Equal(did[n-2:], end) {
+		t.Errorf("did %q", did)
+	}
+	did = nil
+	if _, err := d.CreateGroupSnapshot(t.Context(), spec, prepare); err != nil || len(did) > 0 {
+		t.Errorf("an equal request did %q, %v", did, err)
+	}
+}
+
+// TestGroupSnapshotPreparationTakesLong: a volume whose data is not written in time fails the group snapshot. Nothing is left of it, no lock
+// either, and each preparation that began has ended.
+func TestGroupSnapshotPreparationTakesLong(t *testing.T) {
+	for call, atMost := range map[int]time.Duration{2: time.Minute, 4: 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			node := lvmtest.NewNode(lvmtest.Group{Name: "vg-test", Disks: []lvm.Bytes{10 * lvm.GiB}})
+			b, d := hosttest.OnFake(node), hosttest.StartDriver(t, node, hosttest.Unsettled)
+			spec := groupSpec(t, b, d)
+			calls, open := 0, 0
+			began := time.Now()
+			_, err := d.CreateGroupSnapshot(t.Context(), spec, func(ctx context.Context, _ lvm.ID) (func(), error) {
+				if calls++; calls == call {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				open++
+				return func() { open-- }, nil
+			})
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("preparation %d: %v", call, err)
+			}
+			hosttest.WantKind(t, "a volume that is not prepared", err, lvm.KindBusy)
+			if took := time.Since(began); took > atMost+time.Second || open != 0 || calls != call {
+				t.Errorf("preparation %d of %d ended after %v, and %d are left", call, calls, took, open)
+			}
+			if states := hosttest.StateTags(node, "vg-test"); states["ready"] != 2 || len(states) != 1 {
+				t.Errorf("volumes and snapshots by state: %v", states)
+			}
+			d.MustGroupSnapshot(t, spec)
+		})
+	}
+}
