@@ -234,7 +234,7 @@ func (a *Actor) take(ctx context.Context, c content) error {
 func (a *Actor) spec(ctx context.Context, c content) (lvm.GroupSnapshotSpec, error) {
 	spec := lvm.GroupSnapshotSpec{Name: api.PrefixGroupSnapshot + c.group}
 	if len(c.volumes) > lvm.MaxGroupMembers {
-		return spec, lvm.Errorf(lvm.KindInvalid, "the group has %d volumes, more than %d, the maximum: select fewer claims by a narrower label", len(c.volumes), lvm.MaxGroupMembers)
+		return spec, lvm.Errorf(lvm.KindInvalid, "the group has more than %d volumes, the maximum: select fewer claims by a narrower label", lvm.MaxGroupMembers)
 	}
 	var elsewhere []string
 	for _, handle := range c.volumes {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // content holds the kept fields of a VolumeGroupSnapshotContent.
@@ -33,10 +34,16 @@ func keep(o any) (content, bool) {
 	_, condemned := c.Annotations[api.AnnotationGroupBeingDeleted]
 	return content{
 		name: c.Name, uid: string(c.UID), version: c.ResourceVersion, node: c.Labels[api.LabelManagedBy], group: string(c.Spec.GroupSnapshotRef.UID),
-		volumes: c.Spec.Source.VolumeHandles, existing: c.Spec.Source.Existing.GroupSnapshotHandle, members: c.Spec.Source.Existing.SnapshotHandles,
-		handle: c.Status.GroupSnapshotHandle, ready: c.Status.ReadyToUse, failed: c.Status.Error.Message != "",
+		volumes: keepHandles(c.Spec.Source.VolumeHandles), existing: c.Spec.Source.Existing.GroupSnapshotHandle,
+		members: keepHandles(c.Spec.Source.Existing.SnapshotHandles),
+		handle:  c.Status.GroupSnapshotHandle, ready: c.Status.ReadyToUse, failed: c.Status.Error.Message != "",
 		marked: marked, deleting: c.DeletionTimestamp != nil, condemned: condemned, retained: c.Spec.DeletionPolicy == "Retain", finalizers: c.Finalizers,
 	}, true
+}
+
+// keepHandles drops the handles after the first one that is too many: each node keeps every content without a label.
+func keepHandles(handles []string) []string {
+	return slices.Clone(handles[:min(len(handles), lvm.MaxGroupMembers+1)])
 }
 
 // action is what the node of a content does next.

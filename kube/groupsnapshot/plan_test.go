@@ -1,9 +1,12 @@
 package groupsnapshot
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // TestNext: what a node does with a content, in each state in which one can be.
@@ -41,5 +44,22 @@ func TestNext(t *testing.T) {
 				t.Errorf("the next action is %d, want %d", got, test.want)
 			}
 		})
+	}
+}
+
+// TestKeptHandles: a node's memory holds no more handles than tell that a content has too many.
+func TestKeptHandles(t *testing.T) {
+	var o kubeclient.GroupContent
+	o.Spec.Driver = api.DriverName
+	o.Spec.Source.VolumeHandles = slices.Repeat([]string{here + "/pvc-1"}, 10*lvm.MaxGroupMembers)
+	o.Spec.Source.Existing.SnapshotHandles = o.Spec.Source.VolumeHandles
+	c, ok := keep(&o)
+	if !ok {
+		t.Fatal("dropped the content")
+	}
+	for name, handles := range map[string][]string{"volumes": c.volumes, "members": c.members} {
+		if len(handles) != lvm.MaxGroupMembers+1 || cap(handles) >= len(o.Spec.Source.VolumeHandles) {
+			t.Errorf("kept %d %s with room for %d", len(handles), name, cap(handles))
+		}
 	}
 }
