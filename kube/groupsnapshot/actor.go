@@ -179,27 +179,33 @@ func (a *Actor) label(ctx context.Context, c content) error {
 	}
 	return a.patch(ctx, c, "", metadata(c, map[string]any{"labels": map[string]any{api.LabelManagedBy: a.Node}}))
 }
+// isHere reports whether this node has what decides on a content's node. For a deletion the volume group suffices: what was in it may be gone.
 
 func (a *Actor) isHere(ctx context.Context, c content) (bool, error) {
-	if c.existing != "" {
-		id, err := lvm.ParseID(c.existing)
-		if err == nil {
+	var err error
+	switch {
+	case c.existing != "":
+		var id lvm.ID
+		if id, err = lvm.ParseID(c.existing); err == nil {
 			_, err = a.Host.LookupGroupSnapshot(ctx, id)
 		}
-		return isFound(err)
-	}
-	if len(c.volumes) == 0 {
+	case len(c.volumes) > 0:
+		err = a.lookup(ctx, c.volumes[0])
+	default:
 		return false, nil
 	}
-	return a.hasVolume(ctx, c.volumes[0])
+	if c.deleting && err != nil && lvm.KindOf(err) == lvm.KindNotFound {
+		return true, nil
+	}
+	return isFound(err)
 }
 
-func (a *Actor) hasVolume(ctx context.Context, handle string) (bool, error) {
+func (a *Actor) lookup(ctx context.Context, handle string) error {
 	id, err := lvm.ParseID(handle)
 	if err == nil {
 		_, err = a.Host.Lookup(ctx, id)
 	}
-	return isFound(err)
+	return err
 }
 
 func isFound(err error) (bool, error) {
@@ -238,7 +244,7 @@ func (a *Actor) spec(ctx context.Context, c content) (lvm.GroupSnapshotSpec, err
 	}
 	var elsewhere []string
 	for _, handle := range c.volumes {
-		here, err := a.hasVolume(ctx, handle)
+		here, err := isFound(a.lookup(ctx, handle))
 		if err != nil {
 			return spec, err
 		}

@@ -25,6 +25,7 @@ import (
 const (
 	here, there = "aaaaaa-aaaa-aaaa-aaaa-aaaa-aaaa-aaaaaa", "bbbbbb-bbbb-bbbb-bbbb-bbbb-bbbb-bbbbbb"
 	groupHandle = here + "/g-0123456789abcdef0123456789abcdef"
+	goneHandle  = here + "/g-00000000000000000000000000000000"
 )
 
 // disks are a node's volumes: all with a handle that begins with here.
@@ -43,6 +44,9 @@ func (d *disks) note(format string, args ...any) {
 func (d *disks) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
 	if string(id.VG) != here {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindNotLocal, "no such group")
+	}
+	if id.LV == "gone" {
+		return lvm.Volume{}, lvm.Errorf(lvm.KindNotFound, "no such volume")
 	}
 	return lvm.Volume{ID: id}, nil
 }
@@ -66,6 +70,9 @@ func (d *disks) DeleteGroupSnapshot(_ context.Context, id lvm.ID) error {
 }
 
 func (d *disks) LookupGroupSnapshot(_ context.Context, id lvm.ID) (lvm.GroupSnapshot, error) {
+	if id.String() == goneHandle {
+		return lvm.GroupSnapshot{}, lvm.Errorf(lvm.KindNotFound, "no such group snapshot")
+	}
 	if id.String() != groupHandle {
 		return lvm.GroupSnapshot{}, lvm.Errorf(lvm.KindNotLocal, "no such group")
 	}
@@ -138,6 +145,11 @@ func TestLabel(t *testing.T) {
 		"group snapshot here":        {content{existing: groupHandle}, true},
 		"group snapshot elsewhere":   {content{existing: there + "/g-1"}, false},
 		"a handle of another driver": {content{volumes: []string{"vol-1"}}, false},
+		"first volume gone":          {content{volumes: []string{here + "/gone"}}, false},
+		"the same, deleted":          {content{volumes: []string{here + "/gone"}, deleting: true}, true},
+		"group snapshot gone":        {content{existing: goneHandle}, false},
+		"that one, deleted":          {content{existing: goneHandle, deleting: true}, true},
+		"elsewhere, deleted":         {content{volumes: []string{there + "/pvc-1"}, deleting: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &disks{}
