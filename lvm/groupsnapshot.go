@@ -18,6 +18,12 @@ type GroupSnapshotSpec struct {
 	Sources []ID   // the volumes: 1 to MaxGroupMembers, all different
 }
 
+// ID returns the ID that the group snapshot gets, in the volume group of its first member: that of the least source. There must be a source.
+func (s GroupSnapshotSpec) ID() ID {
+	least := slices.MinFunc(s.Sources, func(a, b ID) int { return strings.Compare(a.String(), b.String()) })
+	return ID{VG: least.VG, LV: GroupSnapshotName(s.Name)}
+}
+
 // GroupSnapshot is snapshots of one moment.
 type GroupSnapshot struct {
 	ID      ID

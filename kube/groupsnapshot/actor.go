@@ -150,8 +150,7 @@ func (a *Actor) act(ctx context.Context, c content) error {
 	case remove:
 		return a.remove(ctx, c)
 	case release:
-		left := slices.DeleteFunc(slices.Clone(c.finalizers), func(f string) bool { return f == api.FinalizerGroupContent })
-		return a.patch(ctx, c, "", metadata(c, map[string]any{"finalizers": left}))
+		return a.release(ctx, c)
 	case nothing:
 	}
 	return nil
@@ -179,8 +178,8 @@ func (a *Actor) label(ctx context.Context, c content) error {
 	}
 	return a.patch(ctx, c, "", metadata(c, map[string]any{"labels": map[string]any{api.LabelManagedBy: a.Node}}))
 }
-// isHere reports whether this node has what decides on a content's node. For a deletion the volume group suffices: what was in it may be gone.
 
+// isHere reports whether this node has what decides on a content's node. For a deletion the volume group suffices: what was in it may be gone.
 func (a *Actor) isHere(ctx context.Context, c content) (bool, error) {
 	var err error
 	switch {
@@ -238,7 +237,7 @@ func (a *Actor) take(ctx context.Context, c content) error {
 
 // spec is the request for a content's group snapshot. The error names the claims and nodes of volumes that are not all here.
 func (a *Actor) spec(ctx context.Context, c content) (lvm.GroupSnapshotSpec, error) {
-	spec := lvm.GroupSnapshotSpec{Name: api.PrefixGroupSnapshot + c.group}
+	spec := lvm.GroupSnapshotSpec{Name: c.groupSnapshotName()}
 	if len(c.volumes) > lvm.MaxGroupMembers {
 		return spec, lvm.Errorf(lvm.KindInvalid, "the group has more than %d volumes, the maximum: select fewer claims by a narrower label", lvm.MaxGroupMembers)
 	}
@@ -378,4 +377,17 @@ func (a *Actor) remove(ctx context.Context, c content) error {
 		}
 	}
 	return a.patch(ctx, c, "status", map[string]any{"status": map[string]any{"volumeGroupSnapshotHandle": nil, "readyToUse": nil, "creationTime": nil, "error": nil}})
+}
+
+// release deletes a group snapshot that the status does not name, and removes the finalizer. A volume group that is not here is another node's, and
+// none was taken, unless it is the first volume's: that was here when the content got the label, and is missing now.
+func (a *Actor) release(ctx context.Context, c content) error {
+	if id, may := c.unnamed(); may {
+		own := strings.HasPrefix(c.volumes[0], string(id.VG)+"/")
+		if err := a.Host.DeleteGroupSnapshot(ctx, id); err != nil && (own || lvm.KindOf(err) != lvm.KindNotLocal) {
+			return a.fail(ctx, c, err)
+		}
+	}
+	left := slices.DeleteFunc(slices.Clone(c.finalizers), func(f string) bool { return f == api.FinalizerGroupContent })
+	return a.patch(ctx, c, "", metadata(c, map[string]any{"finalizers": left}))
 }

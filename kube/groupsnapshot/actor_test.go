@@ -238,10 +238,44 @@ func TestDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.expect(t, "delete "+groupHandle, `PATCH c/status {"status":{"creationTime":null,"error":null,"readyToUse":null,"volumeGroupSnapshotHandle":null}}`,
-		`PATCH c {"metadata":{"finalizers":["a"],"resourceVersion":"7"}}`)
+		"delete "+here+"/g-", `PATCH c {"metadata":{"finalizers":["a"],"resourceVersion":"7"}}`)
 	failing := &disks{failed: lvm.Errorf(lvm.KindInUse, "open")}
 	c.handle = groupHandle
 	if err := actorOn(t, failing, nil).act(t.Context(), c); lvm.KindOf(err) != lvm.KindInUse {
 		t.Errorf("a refused deletion: %v", err)
+	}
+}
+
+// TestDeleteUnnamed: the snapshots of a driver that was killed before it wrote the status go before the finalizer, although their volume is gone.
+func TestDeleteUnnamed(t *testing.T) {
+	made := "delete " + here + "/" + lvm.GroupSnapshotName("groupsnapshot-uid")
+	missing := lvm.Errorf(lvm.KindNotLocal, "no such group")
+	released := `PATCH c {"metadata":{"finalizers":[],"resourceVersion":"7"}}`
+	for name, test := range map[string]struct {
+		change func(*content)
+		failed error
+		did    []string
+	}{
+		"it may exist":               {func(*content) {}, nil, []string{made, released}},
+		"another node's":             {func(*content) {}, missing, []string{made, released}},
+		"its group is missing":       {func(c *content) { slices.Reverse(c.volumes) }, missing, []string{made, "PATCH c/status", "PATCH c {"}},
+		"it is being taken":          {func(*content) {}, lvm.Errorf(lvm.KindBusy, "in flight"), []string{made, "PATCH c/status"}},
+		"retained":                   {func(c *content) { c.retained = true }, nil, []string{released}},
+		"never bound":                {func(c *content) { c.group = "" }, nil, []string{released}},
+		"made by hand":               {func(c *content) { c.existing = groupHandle }, nil, []string{released}},
+		"too many volumes":           {func(c *content) { c.volumes = slices.Repeat(c.volumes, lvm.MaxGroupMembers) }, nil, []string{released}},
+		"a volume of another driver": {func(c *content) { c.volumes = []string{here + "/pvc-1", "vol-1"} }, nil, []string{released}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &disks{failed: test.failed}
+			c := ownContent(there+"/pvc-2", here+"/gone")
+			c.deleting, c.condemned, c.finalizers = true, true, []string{api.FinalizerGroupContent}
+			test.change(&c)
+			err := actorOn(t, d, nil).act(t.Context(), c)
+			if removed := slices.Contains(test.did, released); removed != (err == nil) {
+				t.Errorf("the error is %v", err)
+			}
+			d.expect(t, test.did...)
+		})
 	}
 }

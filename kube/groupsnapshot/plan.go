@@ -55,13 +55,13 @@ const (
 	adopt            // Write the status of a group snapshot that exists.
 	unmark           // Remove the mark of a creation that has ended.
 	remove           // Delete the group snapshot, and clear the handle in the status.
-	release          // Remove the finalizer.
+	release          // Delete a group snapshot that the status does not name, and remove the finalizer.
 	takeLabel        // Label it with this node, if its first volume or its group snapshot is here.
 )
 
 // next decides the next action for a content. It follows csi-snapshotter 8.7 (syncGroupSnapshotContent and shouldDeleteGroupSnapshotContent in
 // pkg/sidecar-controller). It differs in one case: it ends a creation before the deletion, so that a mark that a killed driver left does not hold the
-// content for ever.
+// content for ever. The group snapshot of such a creation is deleted with the finalizer.
 func (c content) next(node string) action {
 	switch {
 	case c.node == "":
@@ -83,8 +83,6 @@ func (c content) next(node string) action {
 func (c content) nextDeletion() action {
 	unbound := c.existing != "" && c.group == ""
 	switch {
-	case !unbound && c.marked && c.handle == "" && !c.retained:
-		return take // it may exist; its handle is needed to delete it
 	case !unbound && c.marked:
 		return unmark
 	case !unbound && !c.condemned:
@@ -96,3 +94,24 @@ func (c content) nextDeletion() action {
 	}
 	return nothing
 }
+
+// unnamed returns the ID of a group snapshot that may exist although the status does not name it: the driver was killed in between. The volumes
+// may be gone since. False: none can exist, or it is to be retained.
+func (c content) unnamed() (lvm.ID, bool) {
+	n := len(c.volumes)
+	if c.retained || c.handle != "" || c.existing != "" || c.group == "" || n == 0 || n > lvm.MaxGroupMembers {
+		return lvm.ID{}, false
+	}
+	spec := lvm.GroupSnapshotSpec{Name: c.groupSnapshotName()}
+	for _, handle := range c.volumes {
+		id, err := lvm.ParseID(handle)
+		if err != nil {
+			return lvm.ID{}, false
+		}
+		spec.Sources = append(spec.Sources, id)
+	}
+	return spec.ID(), true
+}
+
+// groupSnapshotName is CSI's name of the content's group snapshot.
+func (c content) groupSnapshotName() string { return api.PrefixGroupSnapshot + c.group }

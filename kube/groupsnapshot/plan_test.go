@@ -27,7 +27,7 @@ func TestNext(t *testing.T) {
 		"complete":                         {func(c *content) { c.handle, c.ready = "h", true }, nothing},
 		"made by hand":                     {func(c *content) { c.volumes, c.existing = nil, "h" }, adopt},
 		"made by hand, ready":              {func(c *content) { c.volumes, c.existing, c.handle, c.ready = nil, "h", "h", true }, nothing},
-		"deleted while it is being taken":  {func(c *content) { c.deleting, c.condemned, c.marked = true, true, true }, take},
+		"deleted while it is being taken":  {func(c *content) { c.deleting, c.condemned, c.marked = true, true, true }, unmark},
 		"deleted, taken, still marked":     {func(c *content) { c.deleting, c.condemned, c.marked, c.handle = true, true, true, "h" }, unmark},
 		"deleted, not to be removed yet":   {func(c *content) { c.deleting, c.handle = true, "h" }, nothing},
 		"deleted":                          {func(c *content) { c.deleting, c.condemned, c.handle = true, true, "h" }, remove},

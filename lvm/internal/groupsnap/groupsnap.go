@@ -75,7 +75,7 @@ func (m *Maker) Create(ctx context.Context, spec lvm.GroupSnapshotSpec, prepare 
 	made, err := m.take(ctx, p, prepare)
 	if err != nil {
 		err = lvm.Errorf(lvm.KindOf(err), "cannot create group snapshot %q: %w", spec.Name, err)
-		if left := m.removeAll(ctx, idOf(spec)); left != nil {
+		if left := m.removeAll(ctx, spec.ID()); left != nil {
 			m.Engine.Log.Warn("cannot remove an unfinished group snapshot; a retry or the next start removes it", "group_snapshot", spec.Name, "error", left)
 		}
 		return lvm.GroupSnapshot{}, err

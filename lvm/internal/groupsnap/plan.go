@@ -43,11 +43,6 @@ func check(spec lvm.GroupSnapshotSpec) (lvm.GroupSnapshotSpec, error) {
 	return spec, nil
 }
 
-// idOf returns the ID that a new group snapshot of a checked spec gets.
-func idOf(spec lvm.GroupSnapshotSpec) lvm.ID {
-	return lvm.ID{VG: spec.Sources[0].VG, LV: lvm.GroupSnapshotName(spec.Name)}
-}
-
 // find returns the group snapshot of a name, whichever volumes it has; nil: there is none.
 func find(s lvm.State, cluster, name string) (*lvm.GroupSnapshot, error) {
 	lv := lvm.GroupSnapshotName(name)
@@ -77,7 +72,7 @@ func decide(s lvm.State, cluster string, spec lvm.GroupSnapshotSpec) (plan, erro
 	case found != nil:
 		return plan{ready: found}, checkSame(*found, spec)
 	}
-	id, groups := idOf(spec), groupsOf(spec.Sources)
+	id, groups := spec.ID(), groupsOf(spec.Sources)
 	var others []string
 	for _, group := range groups {
 		if group != id.VG {
