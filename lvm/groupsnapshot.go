@@ -106,20 +106,25 @@ func groupMemberOf(values map[string]string) GroupMember {
 
 // FindGroupSnapshot finds a group snapshot, whatever its state. Its members are those of all groups that can be read: fewer than its
 // first member counts, while another group is missing. KindNotLocal: the first member's volume group is not on this node; KindNotFound: the
-// group lacks the first member; KindBusy: the reading is incomplete. Even then the members that exist are returned.
+// group lacks the first member; KindBusy: the reading is incomplete. Even then the members that exist are returned. The snapshots in a copy
+// of a volume group (vgimportclone) have the tags of the originals, and are no members.
 func (s State) FindGroupSnapshot(id ID) (GroupSnapshot, error) {
 	found := GroupSnapshot{ID: id}
 	var first *Snapshot
 	for _, g := range s.Groups {
-		for _, sn := range g.Snapshots() {
-			if sn.Member.Of != id {
-				continue
-			}
-			found.Members = append(found.Members, sn)
-			if sn.Member.IsFirst() && g.UUID == id.VG {
-				first = &sn
-			}
+		members := g.membersOf(id)
+		i := slices.IndexFunc(members, func(sn Snapshot) bool { return sn.Member.IsFirst() })
+		if i >= 0 && g.UUID != id.VG {
+			continue // the copy of a group
 		}
+		if i >= 0 {
+			first = &members[i]
+		}
+		found.Members = append(found.Members, members...)
+	}
+	if first != nil { // of the others, this one knows the groups
+		groups := append(first.Member.OtherGroups(), id.VG)
+		found.Members = slices.DeleteFunc(found.Members, func(sn Snapshot) bool { return !slices.Contains(groups, sn.ID.VG) })
 	}
 	slices.SortFunc(found.Members, func(a, b Snapshot) int { return strings.Compare(a.Source.String(), b.Source.String()) })
 	g, err := s.FindGroup(id.VG)
@@ -131,6 +136,16 @@ func (s State) FindGroupSnapshot(id ID) (GroupSnapshot, error) {
 	}
 	found.Name, found.State, found.Created = first.Member.Name, first.State, first.Created
 	return found, nil
+}
+
+// membersOf returns the snapshots of this group whose tags name a group snapshot.
+func (g Group) membersOf(id ID) (members []Snapshot) {
+	for _, sn := range g.Snapshots() {
+		if sn.Member.Of == id {
+			members = append(members, sn)
+		}
+	}
+	return members
 }
 
 // First returns the member that stands for the group snapshot; nil if it is absent.

@@ -372,7 +372,7 @@ func (m *Maker) removeAll(ctx context.Context, id lvm.ID) error {
 // removeCreating removes members that no request got, of a group snapshot whose first member was not created.
 func (m *Maker) removeCreating(ctx context.Context, members []lvm.Snapshot) (failures error) {
 	for _, sn := range members {
-		if sn.State == lvm.StateCreating {
+		if sn.State == lvm.StateCreating && sn.Cluster == m.Engine.Config.Cluster {
 			failures = errors.Join(failures, m.remove(ctx, sn))
 		}
 	}
@@ -391,6 +391,9 @@ func (m *Maker) removable(ctx context.Context, s lvm.State, found lvm.GroupSnaps
 		}
 	}
 	for _, sn := range found.Members {
+		if cluster := found.First().Cluster; sn.Cluster != cluster {
+			return lvm.Errorf(lvm.KindNotManaged, "snapshot %s/%s of group snapshot %s belongs to the cluster %q, and the group snapshot to %q: remove one of them (lvremove)", sn.Group, sn.ID.LV, found.ID, sn.Cluster, cluster)
+		}
 		path, active, err := m.Engine.FindDevice(ctx, sn.ID, sn.UUID)
 		if err == nil && active {
 			err = m.Engine.Machine.Kernel.CheckUnused(ctx, path)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,5 +89,56 @@ func TestGroupSnapshotPreparationTakesLong(t *testing.T) {
 			}
 			d.MustGroupSnapshot(t, spec)
 		})
+	}
+}
+
+// TestGroupSnapshotInCopiedGroup: the snapshots in a copy of a volume group, which have the tags of the originals, are no members. The deletion
+// of the originals leaves them, and so does a repeated one.
+func TestGroupSnapshotInCopiedGroup(t *testing.T) {
+	node, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
+	made := d.MustGroupSnapshot(t, groupSpec(t, b, d))
+	originals := node.Group("vg-test").LVs
+	node.Change("vg-other", func(g *lvm.Group) {
+		for _, lv := range originals {
+			g.LVs = append(g.LVs, lvm.LV{UUID: lv.UUID, Name: lv.Name, Tags: lv.Tags, Created: lv.Created, Type: "linear", Extents: 1})
+		}
+	})
+	if found, err := d.LookupGroupSnapshot(t.Context(), made.ID); err != nil || len(found.Members) != 2 || found.Members[0].ID.VG != made.ID.VG {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	hosttest.Must(t, d.DeleteGroupSnapshot(t.Context(), made.ID))
+	hosttest.Must(t, d.DeleteGroupSnapshot(t.Context(), made.ID))
+	if left := len(node.Group("vg-other").LVs); left != len(originals) {
+		t.Errorf("%d of the copies are left, want %d", left, len(originals))
+	}
+}
+
+// TestGroupSnapshotMemberOfAnotherCluster: a deletion refuses a member that has the tag of another cluster, and removes no other one.
+func TestGroupSnapshotMemberOfAnotherCluster(t *testing.T) {
+	node, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
+	made := d.MustGroupSnapshot(t, groupSpec(t, b, d))
+	snapshots := func() (count int) {
+		for _, lv := range node.Group("vg-test").LVs {
+			if slices.ContainsFunc(lv.Tags, func(tag string) bool { return strings.HasPrefix(tag, "nodelvm.groupsnapshot=") }) {
+				count++
+			}
+		}
+		return count
+	}
+	other := made.Members[1]
+	if other.Member.IsFirst() {
+		other = made.Members[0]
+	}
+	node.Change("vg-test", func(g *lvm.Group) {
+		for i := range g.LVs {
+			if g.LVs[i].Name == other.ID.LV {
+				tags := strings.Join(g.LVs[i].Tags, " ")
+				g.LVs[i].Tags = strings.Fields(strings.Replace(tags, "nodelvm.cluster="+hosttest.Cluster, "nodelvm.cluster=another", 1))
+			}
+		}
+	})
+	hosttest.WantKind(t, "deletion", d.DeleteGroupSnapshot(t.Context(), made.ID), lvm.KindNotManaged)
+	if n := snapshots(); n != 2 {
+		t.Errorf("%d snapshots after the refused deletion", n)
 	}
 }
