@@ -169,6 +169,12 @@ func TestRecent(t *testing.T) {
 	failure = nil
 	expect("after an error", 3)
 
+	interrupted, interrupt := context.WithCancel(t.Context())
+	partly := NewRecent(func(context.Context) ([]lvm.Condition, error) { interrupt(); return nil, nil })
+	if _, err := partly.Conditions(interrupted); lvm.KindOf(err) != lvm.KindBusy || !partly.until.IsZero() {
+		t.Errorf("a reading that was interrupted: %v", err)
+	}
+
 	<-r.turn
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -40,6 +40,9 @@ func (r *Recent) Conditions(ctx context.Context) ([]lvm.Condition, error) {
 		return r.found, nil
 	}
 	found, err := r.read(ctx)
+	if err == nil && ctx.Err() != nil { // a part that ctx interrupted has left out what it did not check
+		err = lvm.Errorf(lvm.KindBusy, "the check of this node's volumes was interrupted: %w", ctx.Err())
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -128,6 +128,11 @@ func (h *Host) allocate(ctx context.Context, p reserve.Request, c *alloc.Allocat
 	if err != nil {
 		return created{}, err
 	}
+	if c.Volume.Class.Layout == lvm.LayoutThin {
+		if err := h.engine.CheckTransaction(c.Group, c.Volume.Class.Pool); err != nil {
+			return created{}, err
+		}
+	}
 	resume, err := h.suspendSource(ctx, c)
 	if err != nil {
 		return created{}, err

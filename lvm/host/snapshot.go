@@ -57,6 +57,9 @@ func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
+	if err := h.engine.CheckTransaction(g, origin.Class.Pool); err != nil {
+		return lvm.Snapshot{}, err
+	}
 	if err := h.freezable(ctx, g, origin); err != nil {
 		return lvm.Snapshot{}, err
 	}

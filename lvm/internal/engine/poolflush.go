@@ -26,7 +26,11 @@ func Unflushed(lv lvm.LV) bool {
 func (e *Engine) flushBefore(ctx context.Context, g lvm.Group, lv lvm.LV) (lvm.Group, error) {
 	pool := g.FindLV(lv.Pool)
 	if lv.Pool != "" && pool != nil && pool.Thin != nil {
-		if s, err := e.PoolStatus(g, *pool); err == nil && s != nil && s.IsMismatched(*pool.Thin) {
+		s, err := e.PoolStatus(g, *pool)
+		if err != nil {
+			return g, err
+		}
+		if s != nil && s.IsMismatched(*pool.Thin) {
 			return g, lvm.Errorf(lvm.KindBusy, "the driver does not remove %[1]s/%[2]s: LVM's metadata has transaction_id = %[3]d for its thin pool %[4]s, and the pool itself has %[5]d. Restore metadata with transaction_id = %[5]d (docs/howto/replace-disk.md)",
 				g.Name, lv.Name, pool.Thin.TransactionID, pool.Name, s.TransactionID)
 		}
@@ -35,6 +39,22 @@ func (e *Engine) flushBefore(ctx context.Context, g lvm.Group, lv lvm.LV) (lvm.G
 		return g, nil
 	}
 	return e.FlushPool(ctx, g, *pool)
+}
+
+// CheckTransaction refuses (lvm.KindInsufficientCapacity) to create in a pool while LVM's metadata is of another state of it. LVM compares
+// both only after its commit if the pool's own device is active, and could give a new volume the blocks of one that the metadata lacks. The
+// caller holds the group's lock.
+func (e *Engine) CheckTransaction(g lvm.Group, name string) error {
+	pool := g.FindLV(name)
+	if pool == nil || pool.Thin == nil {
+		return nil
+	}
+	s, err := e.PoolStatus(g, *pool)
+	if err != nil || s == nil || !s.IsMismatched(*pool.Thin) {
+		return err
+	}
+	return lvm.Errorf(lvm.KindInsufficientCapacity, "the driver creates nothing in the thin pool %[1]s/%[2]s: LVM's metadata has transaction_id = %[3]d for it, and the pool itself has %[4]d. Restore metadata with transaction_id = %[4]d (docs/howto/replace-disk.md)",
+		g.Name, name, pool.Thin.TransactionID, s.TransactionID)
 }
 
 // FlushPool makes LVM drop its messages for a pool. The caller holds the group's lock.

@@ -130,6 +130,11 @@ func TestMismatchedPoolKeepsItsVolumes(t *testing.T) {
 			t.Errorf("the %s: %v, want %q", what, err, want)
 		}
 	}
+	d.Counted(t, "creations", 0, func() {
+		hosttest.Refused(t, "create a volume", lvm.KindInsufficientCapacity)(d.Create(t.Context(), b.Thin("new", 8*lvm.MiB, lvm.ID{})))
+		hosttest.Refused(t, "clone", lvm.KindInsufficientCapacity)(d.Create(t.Context(), b.Thin("clone", 8*lvm.MiB, v.ID)))
+		hosttest.Refused(t, "take a snapshot", lvm.KindInsufficientCapacity)(d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "new", Source: v.ID}))
+	})
 	restore(id)
 	hosttest.Must(t, d.DeleteSnapshot(t.Context(), s.ID))
 }
