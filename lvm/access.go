@@ -7,16 +7,21 @@ const (
 	AccessWritable Access = "" // its users
 	// AccessReplay: a read-only copy. Its file system may need its journal, which the driver replays before the first use; nothing
 	// else writes to it.
-	AccessReplay   Access = "replay"
-	AccessReadOnly Access = "readonly" // a read-only copy: nothing writes to it, and nothing needs to
+	AccessReplay Access = "replay"
+	// AccessReplaying: the same, and the driver began to replay the journal, so the file system may have written anything.
+	AccessReplaying Access = "replaying"
+	AccessReadOnly  Access = "readonly" // a read-only copy: nothing writes to it, and nothing needs to
 	// AccessReadOnlyFull: the same, and the replay of its journal may have written more than ReplaySize.
 	AccessReadOnlyFull Access = "readonly-full"
 )
 
 // known reports whether a tag may have the value.
 func (a Access) known() bool {
-	return a == AccessWritable || a == AccessReplay || a == AccessReadOnly || a == AccessReadOnlyFull
+	return a == AccessWritable || a.NeedsReplay() || a == AccessReadOnly || a == AccessReadOnlyFull
 }
+
+// NeedsReplay reports whether the volume is a read-only copy without the record that its journal was replayed.
+func (a Access) NeedsReplay() bool { return a == AccessReplay || a == AccessReplaying }
 
 // ReadOnly reports whether no user may write to the volume.
 func (a Access) ReadOnly() bool { return a != AccessWritable }

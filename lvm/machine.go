@@ -67,7 +67,7 @@ type Kernel interface {
 	// Status returns the type of a device-mapper device's first target, and the target's status: "raid", "2 AA ..." (Linux,
 	// Documentation/admin-guide/device-mapper). Both are empty for a device without a table.
 	Status(path string) (target, params string, err error)
-	// Writes returns how many writes the device got since it exists, and of how many bytes.
+	// Writes returns how many writes the device got since it exists, and of how many bytes; math.MaxInt64 if the kernel does not count them.
 	Writes(path string) (count int64, size Bytes, err error)
 	// CheckUnused returns KindInUse if a process has the device open, it is mounted, its node is bound at a pod's path, or another
 	// device is on it.

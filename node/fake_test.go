@@ -62,6 +62,13 @@ func (f *fake) ActivateAs(context.Context, lvm.ID, string, lvm.Encryption) (stri
 	f.active = true
 	return "/dev/dm-3", f.do("activate")
 }
+func (f *fake) BeginReplay(context.Context, lvm.ID, string) error {
+	if err := f.do("begin replay"); err != nil {
+		return err
+	}
+	f.volume.Access = lvm.AccessReplaying
+	return nil
+}
 func (f *fake) SetReplayed(context.Context, lvm.ID, string) error {
 	if err := f.do("set replayed"); err != nil {
 		return err

@@ -25,6 +25,10 @@ func (l loops) ActivateAs(ctx context.Context, id lvm.ID, uuid string, _ lvm.Enc
 	return "", lvm.Errorf(lvm.KindNotFound, "volume %s is gone", id)
 }
 
+func (l loops) BeginReplay(ctx context.Context, id lvm.ID, uuid string) error {
+	return l.SetReplayed(ctx, id, uuid)
+}
+
 func (l loops) SetReplayed(_ context.Context, id lvm.ID, _ string) error {
 	return lvm.Errorf(lvm.KindInvalid, "volume %s is writable", id)
 }

@@ -12,7 +12,7 @@ import (
 // volume once for writing, before any pod uses it, unmounts it, and records that (lvm.AccessReadOnly). From then on it mounts it
 // read-only, and nothing writes to it any more. Before the record all of this can be repeated:
 //
-//	check and mount for writing -> unmount -> close the mapping -> flush and record, in one commit -> mount read-only
+//	record the begin -> check and mount for writing -> unmount -> close the mapping -> flush and record, in one commit -> mount read-only
 
 // prepareReadOnly replays the journal of a read-only copy, if that was never done, and returns the request for a read-only stage.
 // lvm.KindInvalid: the request is for writing.
@@ -20,7 +20,7 @@ func (s *Server) prepareReadOnly(ctx context.Context, r stageRequest, v lvm.Volu
 	if err := checkReadOnly(r.volume, v); err != nil {
 		return r, err
 	}
-	if v.Access == lvm.AccessReplay && !r.block {
+	if v.Access.NeedsReplay() && !r.block {
 		if err := s.replay(ctx, r, v, device); err != nil {
 			return r, err
 		}
@@ -40,6 +40,9 @@ func checkReadOnly(r volume, v lvm.Volume) error {
 // replay replays the journal, and records that. An interrupted replay may have left the file system mounted, or the mapping open.
 func (s *Server) replay(ctx context.Context, r stageRequest, v lvm.Volume, device string) error {
 	s.log.InfoContext(ctx, "replaying the journal of a read-only copy", "volume", r.id.String(), "device", device, "type", r.fsType)
+	if err := s.devices.BeginReplay(ctx, r.id, r.uuid); err != nil {
+		return err
+	}
 	if err := s.mountForReplay(ctx, r, v, device); err != nil {
 		return err
 	}

@@ -37,6 +37,11 @@ func (c copies) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
 	return v, err
 }
 
+func (c copies) BeginReplay(_ context.Context, id lvm.ID, _ string) error {
+	c.access[id.LV] = lvm.AccessReplaying
+	return nil
+}
+
 // SetReplayed does what LVM does: the device takes no writes from then on. It refuses a device that is in use.
 func (c copies) SetReplayed(ctx context.Context, id lvm.ID, _ string) error {
 	f, err := os.OpenFile(c.loops[id.LV], os.O_RDONLY|syscall.O_EXCL, 0)

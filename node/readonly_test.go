@@ -41,7 +41,7 @@ func TestReadOnlyCopy(t *testing.T) {
 		if name == "btrfs" {
 			check = append([]string{"set UUID /dev/dm-3"}, check...)
 		}
-		f.expect(t, slices.Concat([]string{"activate"}, check, []string{"create /staging", want[0], "unmount /staging", "set replayed", want[1]})...)
+		f.expect(t, slices.Concat([]string{"activate", "begin replay"}, check, []string{"create /staging", want[0], "unmount /staging", "set replayed", want[1]})...)
 		succeed(t, f.stageCopy(t, name))
 		f.expect(t, "activate")
 		succeed(t, f.publish(t, fsType(name), manyReaders))
@@ -75,10 +75,14 @@ func TestReadOnlyCopyWithOptions(t *testing.T) {
 
 // TestReadOnlyCopyAfterInterruption: whatever step fails, the next stage replays again, until that is recorded.
 func TestReadOnlyCopyAfterInterruption(t *testing.T) {
-	for _, failing := range []string{"check", "create", "mount", "unmount", "set replayed"} {
+	for _, failing := range []string{"begin replay", "check", "create", "mount", "unmount", "set replayed"} {
 		f := newCopy("ext4")
+		left := lvm.AccessReplaying
+		if failing == "begin replay" {
+			left = lvm.AccessReplay
+		}
 		f.fail = failing
-		if err := f.stageCopy(t, "ext4"); err == nil || f.volume.Access != lvm.AccessReplay || f.held != 0 {
+		if err := f.stageCopy(t, "ext4"); err == nil || f.volume.Access != left || f.held != 0 {
 			t.Errorf("%s fails: %v, %q, held %d times", failing, err, f.volume.Access, f.held)
 		}
 		f.fail, f.did = "", nil
@@ -94,7 +98,7 @@ func TestReadOnlyCopyAfterInterruption(t *testing.T) {
 
 // TestReadOnlyCopyIsNeverWritable: for a PersistentVolume for writing, and as a raw device, too.
 func TestReadOnlyCopyIsNeverWritable(t *testing.T) {
-	for _, access := range []lvm.Access{lvm.AccessReplay, lvm.AccessReadOnly} {
+	for _, access := range []lvm.Access{lvm.AccessReplay, lvm.AccessReplaying, lvm.AccessReadOnly} {
 		f := newCopy("ext4")
 		f.volume.Access = access
 		if err := f.stage(t); lvm.KindOf(err) != lvm.KindInvalid || !strings.Contains(err.Error(), "ReadOnlyMany") {
@@ -125,7 +129,7 @@ func TestEncryptedReadOnlyCopy(t *testing.T) {
 		f.luks.open = f.luks.open || call == "set replayed" // as above
 	}
 	succeed(t, stage())
-	f.expect(t, "activate", "open /dev/dm-3", "check xfs /dev/dm-7", "create /staging", "mount /dev/dm-7 /staging xfs rw,nouuid", "unmount /staging",
+	f.expect(t, "activate", "begin replay", "open /dev/dm-3", "check xfs /dev/dm-7", "create /staging", "mount /dev/dm-7 /staging xfs rw,nouuid", "unmount /staging",
 		"close", "set replayed", "open /dev/dm-3", "mount /dev/dm-7 /staging xfs ro,nouuid")
 	if !slices.Equal(readOnly, []bool{false, true}) || f.held != 0 {
 		t.Errorf("opened read-only: %v; held %d times", readOnly, f.held)

@@ -34,6 +34,8 @@ type Devices interface {
 	// not exist, or another one has its name now; lvm.KindNotLocal: its group is not on this node; lvm.KindConflict: it has
 	// another encryption.
 	ActivateAs(ctx context.Context, id lvm.ID, uuid string, encryption lvm.Encryption) (device string, err error)
+	// BeginReplay records that the replay of the journal of a read-only copy begins, before anything is written to it.
+	BeginReplay(ctx context.Context, id lvm.ID, uuid string) error
 	// SetReplayed makes a read-only copy read-only for the kernel, after the replay of its journal, and records that. lvm.KindInUse: its
 	// device is open.
 	SetReplayed(ctx context.Context, id lvm.ID, uuid string) error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -149,10 +150,18 @@ func (k Kernel) IsSuspended(path string) (bool, error) {
 }
 
 // Writes reads /sys/block/DEVICE/stat (Linux, Documentation/block/stat.rst): the fifth field counts writes, the seventh sectors of 512 bytes.
+// While queue/iostats is 0 the kernel counts nothing: then they may be any number.
 func (k Kernel) Writes(path string) (count int64, size lvm.Bytes, err error) {
 	text, err := Attribute(k.Sys, filepath.Base(path), "stat")
 	if err != nil {
 		return 0, 0, err
+	}
+	counts, err := Attribute(k.Sys, filepath.Base(path), "queue/iostats")
+	switch {
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return 0, 0, err
+	case counts == "0":
+		return math.MaxInt64, 0, nil
 	}
 	fields := strings.Fields(text)
 	if len(fields) < 7 {

@@ -2,6 +2,7 @@ package dm
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -103,6 +104,15 @@ func TestKernelWrites(t *testing.T) {
 		count, size, err := k.Writes("/dev/dm-3")
 		if bad := want[0] < 0; (err != nil) != bad || !bad && (count != want[0] || int64(size) != want[1]) {
 			t.Errorf("%q: %d writes, %s, %v", text, count, size, err)
+		}
+	}
+	must(t, os.WriteFile(stat, []byte("26 0 208 0 0 0 0 0\n"), 0o600))
+	iostats := filepath.Join(filepath.Dir(stat), "queue/iostats")
+	must(t, os.MkdirAll(filepath.Dir(iostats), 0o755))
+	for text, want := range map[string]int64{"1\n": 0, "0\n": math.MaxInt64} {
+		must(t, os.WriteFile(iostats, []byte(text), 0o600))
+		if count, _, err := k.Writes("/dev/dm-3"); err != nil || count != want {
+			t.Errorf("with iostats %q: %d writes, %v", text, count, err)
 		}
 	}
 	if _, _, err := k.Writes("/dev/dm-4"); err == nil {

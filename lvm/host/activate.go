@@ -43,6 +43,7 @@ func (h *Host) activate(ctx context.Context, a activating) (string, error) {
 	g, _, v, err := s.FindVolume(id)
 	switch {
 	case err != nil && g.Unreadable != "":
+		h.replays.Delete(uuid) // it may get another device
 		return h.engine.ActivateUnread(ctx, g, id, uuid)
 	case err != nil:
 		return "", err
@@ -57,6 +58,11 @@ func (h *Host) activate(ctx context.Context, a activating) (string, error) {
 	if h.engine.Untagged.Has(id.VG, uuid) {
 		if err := h.ready.TagFor(ctx, id.VG, uuid); err != nil {
 			return "", err
+		}
+	}
+	if v.Access == lvm.AccessReplaying {
+		if _, active, err := h.engine.FindDevice(ctx, id, uuid); err != nil || !active {
+			h.replays.Delete(uuid) // the new device has no count of what the replay wrote to the last one
 		}
 	}
 	return h.engine.EnsureActive(ctx, v)

@@ -54,6 +54,7 @@ func (h *Host) deleteLocked(ctx context.Context, s lvm.State, g lvm.Group, lv lv
 	if err := h.engine.CheckUnused(ctx, g, lv, v, "deleted"); err != nil {
 		return err
 	}
+	h.replays.Delete(v.UUID)
 	if v.State == lvm.StateCreating || v.State == lvm.StateZeroing || !wipe.IsWiped(v) && !h.wiper.IsErased(g, lv, v) {
 		// The volume never held data, or its class does not wipe, so it needs no tag before its removal. An interrupted
 		// lvremove leaves it as it was, or removed: a thin volume's blocks follow its name.

@@ -43,6 +43,7 @@ type Host struct {
 	groups   sync.Map // Class.Group -> UUID of the group that served it last
 	instance *lvmcmd.InstanceLock
 	disks    *ondisk.Disks // of the real machine; without a record elsewhere
+	replays  sync.Map      // UUIDs of read-only copies: whatever their replay wrote, it wrote to the device that they have now
 	undo     func()        // unmounts what NewHost mounted
 }
 

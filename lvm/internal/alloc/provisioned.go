@@ -12,7 +12,7 @@ import (
 //	the copies without their snapshot          the same: the blocks stay as long as one copy needs them
 //
 // So the deletion of a snapshot never raises the provisioned size. A read-only copy of a volume counts in full, because that volume changes, and
-// so does one whose replay wrote more than lvm.ReplaySize.
+// so does one whose replay began and was not recorded, or wrote more than lvm.ReplaySize.
 
 // provisioned counts the chunks that the pool has provisioned.
 func (p Pool) provisioned() (n lvm.Extents) {
@@ -22,7 +22,7 @@ func (p Pool) provisioned() (n lvm.Extents) {
 		if lv.Type != string(lvm.LayoutThin) || lv.Pool != p.Name {
 			continue
 		}
-		if v, _ := lv.AsVolume(); v.Access.ReadOnly() && v.Access != lvm.AccessReadOnlyFull && v.Source.IsSnapshot() {
+		if v, _ := lv.AsVolume(); (v.Access == lvm.AccessReplay || v.Access == lvm.AccessReadOnly) && v.Source.IsSnapshot() {
 			copies = append(copies, lv)
 			continue
 		}

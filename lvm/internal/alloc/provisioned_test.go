@@ -53,6 +53,7 @@ func TestProvisioned(t *testing.T) {
 		"two of different ones":        {[]lvm.LV{data, thinLV("a", "", 512, lvm.AccessReadOnly, lvm.SnapshotName("x")), thinLV("b", "", 512, lvm.AccessReadOnly, id.LV)}, 3*size + 2*replay},
 		"with another volume as such":  {[]lvm.LV{data, thinLV("a", "data", 512, lvm.AccessReadOnly, id.LV)}, 2*size + replay},
 		"a read-only copy of a volume": {[]lvm.LV{data, thinLV("a", "data", 512, lvm.AccessReplay, "data")}, 2 * size},
+		"a replay that began":          {[]lvm.LV{data, sn, thinLV("a", id.LV, 512, lvm.AccessReplaying, id.LV)}, 3 * size},
 		"a replay that wrote much":     {[]lvm.LV{data, sn, thinLV("a", id.LV, 512, lvm.AccessReadOnlyFull, id.LV)}, 3 * size},
 		"a small copy":                 {[]lvm.LV{sn, thinLV("a", id.LV, 1, lvm.AccessReplay, id.LV)}, size + 4*lvm.MiB},
 		"an unmanaged one":             {[]lvm.LV{{Name: "admins", Extents: 512}}, size},

@@ -65,14 +65,14 @@ func permission(v lvm.Volume) string {
 	return "-prw"
 }
 
-// ReadOnlyArgs makes a read-only copy whose journal was replayed read-only for the kernel, too, and records that, in one commit.
-func ReadOnlyArgs(t Target, g lvm.Group, v lvm.Volume, to lvm.Access) []string {
+// AccessArgs records the next access of a read-only copy. After the replay of its journal the same commit makes it read-only for the kernel.
+func AccessArgs(t Target, g lvm.Group, v lvm.Volume, to lvm.Access) []string {
 	args := OnDevices("lvchange", g)
-	if v.Class.Encryption == lvm.EncryptionNone { // as copyArgs; LVM refuses to set the permission that a volume has
+	if to != lvm.AccessReplaying && v.Class.Encryption == lvm.EncryptionNone { // as copyArgs; LVM refuses to set what it has
 		args = append(args, "-pr")
 	}
 	return append(args, "-S", Selection(g, v.UUID, lvm.StateReady),
-		"--deltag", lvm.AccessTag(lvm.AccessReplay), "--addtag", lvm.AccessTag(to), "--", t.String())
+		"--deltag", lvm.AccessTag(v.Access), "--addtag", lvm.AccessTag(to), "--", t.String())
 }
 
 // snapshotArgs creates a thin snapshot. -an -ky: nothing activates it, not even an admin's vgchange; -pr: read-only, should an

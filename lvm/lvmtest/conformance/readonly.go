@@ -24,6 +24,14 @@ func testReadOnlyCopies(t *testing.T, b hosttest.Fixture) {
 		t.Errorf("created %+v from %+v", dirty, s)
 	}
 	device := d.MustActivate(t, dirty)
+	d.Counted(t, "the begin of its replay", 1, func() {
+		for range 2 {
+			hosttest.Must(t, d.BeginReplay(t.Context(), dirty.ID, dirty.UUID))
+		}
+	})
+	if v, err := d.Lookup(t.Context(), dirty.ID); err != nil || v.Access != lvm.AccessReplaying || b.TakesNoWrites(t, device) {
+		t.Errorf("while its journal is replayed it is %q, %v; its device takes no writes: %t", v.Access, err, b.TakesNoWrites(t, device))
+	}
 	d.Counted(t, "the record of its replay", 1, func() { hosttest.Must(t, d.SetReplayed(t.Context(), dirty.ID, dirty.UUID)) })
 	d.Counted(t, "the same, and refused requests", 0, func() {
 		hosttest.Must(t, d.SetReplayed(t.Context(), dirty.ID, dirty.UUID))
@@ -37,6 +45,8 @@ func testReadOnlyCopies(t *testing.T, b hosttest.Fixture) {
 		hosttest.Refused(t, "its expansion", lvm.KindOutOfRange)(d.Extend(t.Context(), dirty.ID, dirty.Size+1, 0))
 		refused := func(err error) (lvm.Volume, error) { return lvm.Volume{}, err }
 		hosttest.Refused(t, "a writable volume that becomes read-only", lvm.KindInvalid)(refused(d.SetReplayed(t.Context(), origin.ID, origin.UUID)))
+		hosttest.Refused(t, "the replay of a writable volume", lvm.KindInvalid)(refused(d.BeginReplay(t.Context(), origin.ID, origin.UUID)))
+		hosttest.Refused(t, "a second replay", lvm.KindBusy)(refused(d.BeginReplay(t.Context(), dirty.ID, dirty.UUID)))
 		hosttest.Refused(t, "another volume of its name", lvm.KindNotFound)(refused(d.SetReplayed(t.Context(), dirty.ID, origin.UUID)))
 		hosttest.Refused(t, "one that is gone", lvm.KindNotFound)(refused(d.SetReplayed(t.Context(), lvm.ID{VG: s.ID.VG, LV: "gone"}, dirty.UUID)))
 	})
@@ -44,10 +54,31 @@ func testReadOnlyCopies(t *testing.T, b hosttest.Fixture) {
 		t.Errorf("its device was %s, and is %s", device, again)
 	}
 	busy := d.MustCreate(t, copied("busy", lvm.AccessReplay, s.ID))
-	b.Write(t, d.MustActivate(t, busy), 100) // each may take a chunk of 64 KiB
+	device = d.MustActivate(t, busy)
+	hosttest.Must(t, d.BeginReplay(t.Context(), busy.ID, busy.UUID))
+	b.Write(t, device, 100) // each may take a chunk of 64 KiB
 	hosttest.Must(t, d.SetReplayed(t.Context(), busy.ID, busy.UUID))
 	if v, err := d.Lookup(t.Context(), busy.ID); err != nil || v.Access != lvm.AccessReadOnlyFull {
 		t.Errorf("after many writes it is %q, %v", v.Access, err)
+	}
+	// The kernel's count begins again with each device, and a restarted driver does not know when the device began.
+	cut := d.MustCreate(t, copied("cut", lvm.AccessReplay, s.ID))
+	restarted := d.MustCreate(t, copied("restarted", lvm.AccessReplay, s.ID))
+	for _, v := range []lvm.Volume{cut, restarted} {
+		d.MustActivate(t, v)
+		hosttest.Must(t, d.BeginReplay(t.Context(), v.ID, v.UUID))
+	}
+	b.Admin(t, "lvchange", "-an", b.Group+"/"+cut.ID.LV)
+	d.MustActivate(t, cut)
+	hosttest.Must(t, d.SetReplayed(t.Context(), cut.ID, cut.UUID))
+	d = b.Start(t)
+	d.MustActivate(t, restarted)
+	hosttest.Must(t, d.BeginReplay(t.Context(), restarted.ID, restarted.UUID))
+	hosttest.Must(t, d.SetReplayed(t.Context(), restarted.ID, restarted.UUID))
+	for _, v := range []lvm.Volume{cut, restarted} {
+		if now, err := d.Lookup(t.Context(), v.ID); err != nil || now.Access != lvm.AccessReadOnlyFull {
+			t.Errorf("%s: after an interrupted replay it is %q, %v", v.Name, now.Access, err)
+		}
 	}
 	raw := d.MustCreate(t, copied("raw", lvm.AccessReadOnly, s.ID))
 	clone := d.MustCreate(t, copied("clone", lvm.AccessReplay, origin.ID))
