@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
@@ -460,15 +461,44 @@ func (m *Maker) retake(ctx context.Context, s lvm.State, reserved []lvm.Snapshot
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	stalled, err := work.run(m.resumeLater)
-	unlock()
 	if len(work.origins) > 0 {
 		m.Engine.Log.Info("suspended volumes for a group snapshot", "volumes", len(work.origins), "stall", stalled, "error", err)
 		if observe := m.Engine.Config.ObserveStall; observe != nil {
 			observe(stalled)
 		}
 	}
+	if err == nil {
+		err = m.checkPools(work.retakes)
+	}
 	return err
+}
+
+// checkPools returns an error (KindBusy) if a pool may not have committed the snapshots: the kernel accepts a message, then drops what it did if
+// it cannot write the pool's metadata. The number is that of the reserved snapshot again, and the pool takes no writes.
+func (m *Maker) checkPools(taken []retake) error {
+	checked := map[string]bool{}
+	for _, r := range taken {
+		if checked[r.pool] {
+			continue
+		}
+		checked[r.pool] = true
+		path, active, err := m.Engine.Machine.Kernel.Device(r.pool)
+		var status *lvm.PoolStatus
+		if err == nil && active {
+			status, err = engine.StatusAt(m.Engine, path, "thin-pool", dm.ParsePool)
+		}
+		switch {
+		case err != nil:
+			return lvm.Errorf(lvm.KindBusy, "cannot determine whether the thin pool of snapshot %s has committed it; retry: %w", r.name, err)
+		case status == nil:
+			return lvm.Errorf(lvm.KindBusy, "the thin pool of snapshot %s was deactivated meanwhile; retry", r.name)
+		case status.IsFailed():
+			return lvm.Errorf(lvm.KindBusy, "the thin pool of snapshot %s may not have committed it: %s", r.name, status.FailureReason())
+		}
+	}
+	return nil
 }
 
 // prepare adds a reserved snapshot, and its volume if that is active, to the work. A snapshot of an inactive volume in an inactive pool stays as it

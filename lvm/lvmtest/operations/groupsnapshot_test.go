@@ -142,3 +142,50 @@ func TestGroupSnapshotMemberOfAnotherCluster(t *testing.T) {
 		t.Errorf("%d snapshots after the refused deletion", n)
 	}
 }
+
+// messaged is a kernel that calls functions when a thin pool has accepted a message, and when a file system is found not to be frozen.
+type messaged struct {
+	lvm.Kernel
+	accepted func(pool, text string)
+	checked  func()
+}
+
+func (k messaged) MessagePool(uuid, text string) error {
+	err := k.Kernel.MessagePool(uuid, text)
+	if err == nil && k.accepted != nil {
+		k.accepted(uuid, text)
+	}
+	return err
+}
+
+func (k messaged) IsFrozen(path string) (bool, error) {
+	frozen, err := k.Kernel.IsFrozen(path)
+	if !frozen && k.checked != nil {
+		k.checked()
+	}
+	return frozen, err
+}
+
+// TestGroupSnapshotNotCommitted: a group snapshot fails if its pool becomes read-only while it takes the snapshots: the pool accepts the
+// messages, and has the reserved snapshots.
+func TestGroupSnapshotNotCommitted(t *testing.T) {
+	for _, status := range []string{
+		"1 10/1000 1/2000 - ro discard_passdown error_if_no_space needs_check 128", "1 10/1000 1/2000 - rw discard_passdown error_if_no_space needs_check 128", "Fail",
+	} {
+		node := hosttest.NewNode()
+		broken := ""
+		kernel := messaged{Kernel: node.Kernel(), accepted: func(pool, text string) {
+			path, _, _ := node.Kernel().Device(pool)
+			if broken != "" && strings.HasPrefix(text, "create_snap") {
+				node.SetStatus(path, "thin-pool", broken)
+			}
+		}}
+		b, d := hosttest.OnFake(node), hosttest.StartOn(t, node, hosttest.Unsettled, lvm.Machine{Kernel: kernel})
+		spec := groupSpec(t, b, d)
+		broken = status
+		hosttest.Refused(t, status, lvm.KindBusy)(d.CreateGroupSnapshot(t.Context(), spec, func(context.Context, lvm.ID) (func(), error) { return func() {}, nil }))
+		if states := hosttest.StateTags(node, "vg-test"); states["ready"] != 2 {
+			t.Errorf("with the status %q: volumes and snapshots by state: %v", status, states)
+		}
+	}
+}
