@@ -443,25 +443,40 @@ func (m *Maker) remove(ctx context.Context, sn lvm.Snapshot) error {
 	return m.Engine.Remove(ctx, s, sn.ID, sn.UUID, sn.State)
 }
 
-// retake makes the reserved snapshots those of one moment.
+// retake makes the reserved snapshots those of one moment. What it does rests on a reading under LVM's lock: until it has that, an admin's
+// command may change what s shows.
 func (m *Maker) retake(ctx context.Context, s lvm.State, reserved []lvm.Snapshot, idle map[lvm.ID]bool) error {
 	work := stall{kernel: m.Engine.Machine.Kernel, limit: m.Limit}
 	if work.limit == 0 {
 		work.limit = Limit
 	}
-	var names []lvm.VGName
+	var names []lvm.VGName // the group of each snapshot
 	for _, sn := range reserved {
-		g, err := m.prepare(ctx, s, &work, sn, idle[sn.Source])
+		g, _, v, err := s.FindVolume(sn.Source)
+		if err == nil {
+			err = m.Freezable(ctx, g, v) // it may run an lvm command, which takes that lock
+		}
 		if err != nil {
 			return err
 		}
 		names = append(names, g.Name)
 	}
-	unlock, err := m.lockCommands(ctx, names)
+	unlock, err := m.lockCommands(ctx, slices.Clone(names))
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	if s, err = m.Engine.ReadDisks(ctx); err != nil {
+		return err
+	}
+	for i, sn := range reserved {
+		if err := m.prepare(ctx, s, &work, sn, idle[sn.Source]); err != nil {
+			return err
+		}
+		if g, err := s.FindGroup(sn.ID.VG); err != nil || g.Name != names[i] {
+			return errors.Join(err, lvm.Errorf(lvm.KindBusy, "volume group %s was renamed meanwhile; retry", names[i]))
+		}
+	}
 	stalled, err := work.run(m.resumeLater)
 	if len(work.origins) > 0 {
 		m.Engine.Log.Info("suspended volumes for a group snapshot", "volumes", len(work.origins), "stall", stalled, "error", err)
@@ -503,42 +518,39 @@ func (m *Maker) checkPools(taken []retake) error {
 
 // prepare adds a reserved snapshot, and its volume if that is active, to the work. A snapshot of an inactive volume in an inactive pool stays as it
 // was reserved: no program has written to the volume since.
-func (m *Maker) prepare(ctx context.Context, s lvm.State, work *stall, sn lvm.Snapshot, wasIdle bool) (lvm.Group, error) {
+func (m *Maker) prepare(ctx context.Context, s lvm.State, work *stall, sn lvm.Snapshot, wasIdle bool) error {
 	g, lv, v, err := s.FindVolume(sn.Source)
 	if err != nil {
-		return g, err
-	}
-	if err := m.Freezable(ctx, g, v); err != nil {
-		return g, err
+		return err
 	}
 	made, pool := g.FindLV(sn.ID.LV), g.FindLV(lv.Pool)
-	if made == nil || pool == nil || made.ThinID == 0 || lv.ThinID == 0 || made.Pool != lv.Pool {
-		return g, lvm.Errorf(lvm.KindInternal, "cannot find volume %s/%s and its snapshot %s in the thin pool %s", g.Name, lv.Name, sn.ID.LV, lv.Pool)
+	if made == nil || made.UUID != sn.UUID || pool == nil || made.ThinID == 0 || lv.ThinID == 0 || made.Pool != lv.Pool {
+		return lvm.Errorf(lvm.KindBusy, "another program changed volume %s/%s, its snapshot %s or the thin pool %s; retry", g.Name, lv.Name, sn.ID.LV, lv.Pool)
 	}
 	name := string(g.Name) + "/" + lv.Name
 	path, active, err := m.Engine.FindDevice(ctx, v.ID, v.UUID)
 	if err != nil {
-		return g, err
+		return err
 	}
 	if !active && !wasIdle {
-		return g, lvm.Errorf(lvm.KindBusy, "volume %s was deactivated meanwhile; retry", name)
+		return lvm.Errorf(lvm.KindBusy, "volume %s was deactivated meanwhile; retry", name)
 	}
 	tpool := lvm.DeviceUUID(g.UUID, pool.UUID) + "-tpool"
 	_, poolActive, err := m.Engine.Machine.Kernel.Device(tpool)
 	switch {
 	case err != nil:
-		return g, err
+		return err
 	case !active && !poolActive:
-		return g, nil
+		return nil
 	}
 	if _, raised, err := m.Engine.FindDevice(ctx, sn.ID, sn.UUID); err != nil || raised {
-		return g, errors.Join(err, lvm.Errorf(lvm.KindBusy, "another program activated snapshot %s/%s; retry", g.Name, sn.ID.LV))
+		return errors.Join(err, lvm.Errorf(lvm.KindBusy, "another program activated snapshot %s/%s; retry", g.Name, sn.ID.LV))
 	}
 	work.retakes = append(work.retakes, retake{name: string(g.Name) + "/" + sn.ID.LV, pool: tpool, id: made.ThinID, origin: lv.ThinID})
 	if active {
 		work.origins = append(work.origins, origin{name: name, uuid: lvm.DeviceUUID(g.UUID, lv.UUID), path: path, mapping: m.mappingOf(v)})
 	}
-	return g, nil
+	return nil
 }
 
 // mappingOf returns the function that suspends the mapping of an encrypted volume.

@@ -189,3 +189,38 @@ func TestGroupSnapshotNotCommitted(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupSnapshotChangedBeforeLock: another program replaces a reserved snapshot until the driver has LVM's lock. The driver sends no message
+// to the pool: the number may be another volume's.
+func TestGroupSnapshotChangedBeforeLock(t *testing.T) {
+	node := hosttest.NewNode()
+	var sent []string
+	reserved, checks := 0, 0
+	kernel := messaged{Kernel: node.Kernel(), accepted: func(_, text string) { sent = append(sent, text) }}
+	kernel.checked = func() {
+		if reserved < 2 { // the volumes are prepared again after that
+			return
+		}
+		if checks++; checks == 2 { // each volume was checked
+			node.Change("vg-test", func(g *lvm.Group) {
+				for i := range g.LVs {
+					if slices.ContainsFunc(g.LVs[i].Tags, func(tag string) bool { return strings.HasPrefix(tag, "nodelvm.groupsnapshot=") }) {
+						g.LVs[i].UUID = strings.Replace(g.LVs[i].UUID, "0000", "1111", 1)
+					}
+				}
+			})
+		}
+	}
+	b, d := hosttest.OnFake(node), hosttest.StartOn(t, node, hosttest.Unsettled, lvm.Machine{Kernel: kernel})
+	spec := groupSpec(t, b, d)
+	prepared := 0
+	hosttest.Refused(t, "replaced snapshots", lvm.KindBusy)(d.CreateGroupSnapshot(t.Context(), spec, func(context.Context, lvm.ID) (func(), error) {
+		if prepared++; prepared > len(spec.Sources) {
+			reserved++
+		}
+		return func() {}, nil
+	}))
+	if len(sent) > 0 || checks < 2 {
+		t.Errorf("after %d checks the pool accepted %q", checks, sent)
+	}
+}
