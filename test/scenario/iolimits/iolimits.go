@@ -47,8 +47,12 @@ func enable(ctx context.Context, env *scenario.Environment) error {
 	if err != nil {
 		return err
 	}
+	kubernetes, err := env.Kubectl(ctx, "", "get", "nodes", "-o", "jsonpath={.items[0].status.nodeInfo.kubeletVersion}")
+	if err != nil {
+		return err
+	}
 	text, err := exec.CommandContext(ctx, helm, "template", "nodelvm", filepath.Join(top, "deploy", "chart", "nodelvm"), "--namespace", cluster.DriverNamespace,
-		"--set", "createNamespace=true,ioLimits.enabled=true").Output()
+		"--kube-version", kubernetes, "--set", "createNamespace=true,ioLimits.enabled=true").Output()
 	if err != nil {
 		return fmt.Errorf("helm template: %w", err)
 	}
