@@ -13,7 +13,7 @@ func TestCanMove(t *testing.T) {
 		{StateReceiving, StateReceived}:  "the copy is complete",
 		{StateReceiving, StateDeleting}:  "discard",
 		{StateReceived, StateDeleting}:   "discard",
-		{StateReceiving, StateReceiving}: "begin anew",
+		{StateReceiving, StateReceiving}: "receive again",
 		{StateReceived, StateReady}:      "finish",
 	}
 	for _, from := range states {

@@ -156,7 +156,7 @@ func TestInfeasible(t *testing.T) {
 		"cgroup v1":     {func(tree *iolimittest.Tree) error { return os.Remove(filepath.Join(tree.Dir, "cgroup.controllers")) }, "cgroup v2"},
 		"no pods":       {func(tree *iolimittest.Tree) error { return tree.Remove("kubepods") }, "cgroupsPerQOS"},
 		"no controller": {func(tree *iolimittest.Tree) error { return tree.Withhold() }, "the cgroup / of this node does not have the io controller"},
-		"processes of its own": {func(tree *iolimittest.Tree) error {
+		"a process in a parent of the pods": {func(tree *iolimittest.Tree) error {
 			return os.WriteFile(filepath.Join(tree.Dir, "kubepods/cgroup.procs"), []byte("7\n"), 0o600)
 		}, "the cgroup /kubepods of this node"},
 	} {

@@ -167,7 +167,7 @@ func TestVolumeAttributesAreOptional(t *testing.T) {
 	without.start(t)
 	with.start(t, with.limiting)
 	named, plain := without.bound(t, "named", corev1.PersistentVolumeFilesystem), with.bound(t, "plain", corev1.PersistentVolumeFilesystem)
-	namesClass(t, named, "gold-of-nobody")
+	namesClass(t, named, "missing")
 	request(t, named, "2Gi") // when the agent has done that, it has seen the class
 	request(t, plain, "2Gi")
 	for _, claim := range []*corev1.PersistentVolumeClaim{named, plain} {

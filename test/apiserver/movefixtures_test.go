@@ -100,7 +100,7 @@ func (c *copies) Cancel(_ context.Context, id lvm.ID, _ string) error {
 func (c *copies) HandOver(_ context.Context, id lvm.ID, _, hold string) error {
 	return c.change(id, func(l *move.Local) error {
 		if l.Move != hold {
-			return lvm.Errorf(lvm.KindConflict, "%s is held anew", id)
+			return lvm.Errorf(lvm.KindConflict, "%s is held for another move", id)
 		}
 		return become(l, "moving", "moved")
 	})

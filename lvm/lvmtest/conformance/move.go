@@ -103,15 +103,15 @@ func testMoveTarget(t *testing.T, b hosttest.Fixture) {
 		hosttest.Refused(t, "finish a receiving one", lvm.KindConflict)(d.Finish(ctx, v.ID, v.UUID))
 		other := in
 		other.Move = secondMove
-		if anew, err := d.Receive(ctx, other); err != nil || anew.UUID != v.UUID || anew.Copied != 0 || anew.Move != secondMove {
-			t.Errorf("for another move: %+v, %v", anew, err)
+		if again, err := d.Receive(ctx, other); err != nil || again.UUID != v.UUID || again.Copied != 0 || again.Move != secondMove {
+			t.Errorf("for another move: %+v, %v", again, err)
 		}
 		hosttest.WantKind(t, "note another move's progress", d.NoteCopied(ctx, v.ID, v.UUID, firstMove, 4*lvm.MiB), lvm.KindConflict)
 		hosttest.Refused(t, "receive another move's", lvm.KindConflict)(d.Received(ctx, v.ID, v.UUID, firstMove))
 		markOf(t, d, v)
 		_, err = d.Received(ctx, v.ID, v.UUID, secondMove)
 		hosttest.Must(t, err)
-		hosttest.Refused(t, "begin anew over a complete one", lvm.KindExists)(d.Receive(ctx, in))
+		hosttest.Refused(t, "receive over a complete one", lvm.KindExists)(d.Receive(ctx, in))
 		refusesUse(t, d, v, lvm.KindConflict)
 		d = b.Start(t)
 		for range 2 {
