@@ -2,7 +2,6 @@ package move
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -130,18 +129,9 @@ func (s server) PatchClaim(ctx context.Context, claim *corev1.PersistentVolumeCl
 }
 
 // Status is the text of the claim's annotation api.AnnotationMoveStatus.
-type Status struct {
-	Phase   string `json:"phase"`
-	From    string `json:"from,omitempty"`
-	To      string `json:"to,omitempty"`
-	Message string `json:"message,omitempty"`
-	Done    int64  `json:"done,omitempty"` // bytes
-	Total   int64  `json:"total,omitempty"`
-	Time    string `json:"time"` // of the last change (RFC 3339, UTC)
-}
+type Status = api.MoveStatus
 
-// ParseStatus decodes a claim's status; false: it has none, or it is not one. A tenant may write anything there.
+// ParseStatus decodes a claim's status; false: it has none, or it is not one.
 func ParseStatus(claim *corev1.PersistentVolumeClaim) (s Status, ok bool) {
-	text := claim.Annotations[api.AnnotationMoveStatus]
-	return s, text != "" && len(text) < MaxRecord && json.Unmarshal([]byte(text), &s) == nil
+	return api.MoveStatusOf(claim.Annotations)
 }

@@ -1,5 +1,7 @@
 package move
 
+import "github.com/nodelvm/nodelvm/api"
+
 // action is one request to the API server, or one call of the engine.
 type action string
 
@@ -44,13 +46,13 @@ type step struct {
 
 // Phases of a move, as the claim's status annotation has them.
 const (
-	PhaseWaiting   = "Waiting"   // the move cannot begin yet
-	PhasePreparing = "Preparing" // the PersistentVolume is being parked
-	PhaseStopping  = "Stopping"  // a pod still uses the volume
-	PhaseCopying   = "Copying"
-	PhaseSwitching = "Switching" // the volume is the target's; the objects follow
-	PhaseMoved     = "Moved"
-	PhaseCancelled = "Cancelled"
+	PhaseWaiting   = api.MoveWaiting
+	PhasePreparing = api.MovePreparing
+	PhaseStopping  = api.MoveStopping
+	PhaseCopying   = api.MoveCopying
+	PhaseSwitching = api.MoveSwitching
+	PhaseMoved     = api.MoveMoved
+	PhaseCancelled = api.MoveCancelled
 )
 
 func waiting(phase, why string) step { return step{do: wait, phase: phase, why: why} }
