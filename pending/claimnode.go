@@ -33,3 +33,12 @@ func RulesAgainst(pod *corev1.Pod, node *corev1.Node) (rules []string) {
 	}
 	return rules
 }
+
+// NodeObstacles says what keeps a volume of the class from a node for these pods, apart from disks and the driver: the facts' class, pods, their other
+// volumes and the source count.
+func NodeObstacles(f Facts, node *corev1.Node) (texts []string) {
+	for _, o := range schedulingObstacles(f, node) {
+		texts = append(texts, o.text)
+	}
+	return texts
+}
