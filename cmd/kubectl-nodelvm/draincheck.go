@@ -19,7 +19,7 @@ import (
 
 // leftRow is a volume or snapshot that stays on a node when the node is drained.
 type leftRow struct {
-	Kind   string     `json:"kind"` // claim, volume (without a claim), snapshot, orphan
+	Kind   string     `json:"kind"` // claim, volume (without a claim), snapshot, orphan, and of moves: former copy, copy
 	Name   string     `json:"name"`
 	Pods   []string   `json:"pods,omitempty"`
 	Volume string     `json:"volume"` // group/volume, or its handle where the node does not answer
@@ -191,7 +191,11 @@ func leftUnlisted(a answer, listed map[string]bool) (rows []leftRow) {
 	for _, v := range a.page.Volumes {
 		if !listed[v.ID] && v.State != string(lvm.StateDeleting) {
 			listed[v.ID] = true
-			rows = append(rows, leftRow{Kind: "orphan", Name: cmp.Or(v.Claim, v.Name), Volume: string(v.Group) + "/" + v.LV, Size: &v.Size, Note: note})
+			row := leftRow{Kind: "orphan", Name: cmp.Or(v.Claim, v.Name), Volume: string(v.Group) + "/" + v.LV, Size: &v.Size, Note: note}
+			if of, is := sidesOfMoves[lvm.VolumeState(v.State)]; is {
+				row.Kind, row.Note = of.kind, of.note
+			}
+			rows = append(rows, row)
 		}
 	}
 	for _, sn := range a.page.Snapshots {
@@ -201,6 +205,13 @@ func leftUnlisted(a answer, listed map[string]bool) (rows []leftRow) {
 		}
 	}
 	return rows
+}
+
+// sidesOfMoves are the volumes on a node's disks that are not their claims' volume, because of a move.
+var sidesOfMoves = map[lvm.VolumeState]struct{ kind, note string }{
+	lvm.StateMoved:     {"former copy", "the volume moved to another node; to delete this copy: kubectl nodelvm move CLAIM --finish"},
+	lvm.StateReceiving: {"copy", "not complete: its volume is moving to this node; see kubectl nodelvm moves"},
+	lvm.StateReceived:  {"copy", "not the claim's volume yet: it is moving to this node; see kubectl nodelvm moves"},
 }
 
 func leftTable(rows []leftRow, node string, incomplete error) *table {

@@ -1,6 +1,6 @@
 // Command kubectl-nodelvm is kubectl's plugin for nodelvm: `kubectl nodelvm nodes`, and so on. It reads objects from the API
 // server, and the status page (package report) of each node's driver, through a port that the API server forwards to the
-// driver's pod. It has only the rights of its user, and changes nothing.
+// driver's pod. It has only the rights of its user. Only move and drain change anything: annotations of claims.
 //
 //	cluster, pages,        read the API server and the status pages; forward connects to a pod
 //	forward
@@ -12,6 +12,12 @@
 //	absent                 why a node does not report a volume
 //	doctor, facts          the command, and what its checks read
 //	check...               the checks; rights lists those of the driver's account
+//	move, moves, drain     the commands that move volumes to other nodes
+//	movefacts, moveclaim,  what they read, the pure functions that plan a move from it, and how far it is
+//	movegroup, movetarget,
+//	moverules, moveplan,
+//	movestate
+//	movewrite, movefollow  annotate claims; wait for the end of moves
 //	dashboard,             the command that serves package dashboard's page, and the page's source
 //	dashboardsource
 //	version                the versions of the plugin and of the drivers
@@ -38,7 +44,7 @@ import (
 // version is set by the linker: -X main.version=v0.1.0.
 var version = "devel"
 
-// Exit statuses: exitFound if drain-check or doctor found something, exitFailed for any error.
+// Exit statuses: exitFound if drain-check or doctor found something, or drain leaves volumes; exitFailed for any error.
 const (
 	exitFound  = 1
 	exitFailed = 2
@@ -77,7 +83,7 @@ func newCommand() (*command, *cobra.Command) {
 	c := &command{config: clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)}
 	root := &cobra.Command{
 		Use:           "kubectl-nodelvm",
-		Short:         "Show nodelvm's nodes and volumes, and find what is wrong with them",
+		Short:         "Show nodelvm's nodes and volumes, find what is wrong with them, and move volumes to other nodes",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl nodelvm"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -88,7 +94,7 @@ func newCommand() (*command, *cobra.Command) {
 	bindConnection(overrides, flags)
 	c.settings.bind(root)
 	root.AddCommand(c.nodesCommand(), c.volumesCommand(), c.disksCommand(), c.snapshotsCommand(), c.orphansCommand(), c.drainCheckCommand(),
-		c.whyCommand(), c.doctorCommand(), c.dashboardCommand(), c.versionCommand())
+		c.moveCommand(), c.movesCommand(), c.drainCommand(), c.whyCommand(), c.doctorCommand(), c.dashboardCommand(), c.versionCommand())
 	root.SetOut(os.Stdout)
 	return c, root
 }

@@ -20,7 +20,7 @@ import (
 var formats = []string{"json", "yaml", "wide", "name"}
 
 // listObjects are the commands whose rows are about objects of the API, for -o name.
-var listObjects = []string{"nodes", "volumes", "snapshots"}
+var listObjects = []string{"nodes", "volumes", "snapshots", "moves"}
 
 // settings are the flags of all commands.
 type settings struct {

@@ -214,6 +214,19 @@ func TestDrainCheck(t *testing.T) {
 	}
 }
 
+// TestDrainCheckOfMoves: the copies of volumes that move are no orphans.
+func TestDrainCheckOfMoves(t *testing.T) {
+	f := sound()
+	f.answers[0].page.Volumes = []report.Volume{{ID: "a", Name: "a", State: string(lvm.StateMoved)}, {ID: "b", Name: "b", State: string(lvm.StateReceiving)}, {ID: "c", Name: "c", State: string(lvm.StateReceived)}}
+	var kinds []string
+	for _, row := range leftRows("node-1", nil, nil, nil, f.answers[:1]) {
+		kinds = append(kinds, row.Kind+" "+row.Name)
+	}
+	if !slices.Equal(kinds, []string{"copy b", "copy c", "former copy a"}) {
+		t.Errorf("%q", kinds)
+	}
+}
+
 // TestDrainCheckOfUnboundVolumes: a volume that is not bound is listed as a volume: the claim that it names may not exist, or may be another.
 func TestDrainCheckOfUnboundVolumes(t *testing.T) {
 	for phase, want := range map[corev1.PersistentVolumePhase]string{corev1.VolumeFailed: "Failed", corev1.VolumeReleased: "Released",
@@ -325,7 +338,7 @@ func TestUnknownSizes(t *testing.T) {
 func TestFlags(t *testing.T) {
 	for args, says := range map[string]string{
 		"nodes -o table":                   `--output is "table"; give one of json, yaml, wide, name`,
-		"disks -o name":                    "disks lists no objects of the API: --output name is for nodes, volumes, snapshots",
+		"disks -o name":                    "disks lists no objects of the API: --output name is for nodes, volumes, snapshots, moves",
 		"nodes --as-user-extra scopes":     "give KEY=VALUE",
 		"nodes extra":                      "extra",
 		"drain-check":                      "accepts 1 arg",

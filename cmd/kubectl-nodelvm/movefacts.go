@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/pending"
+	"github.com/nodelvm/nodelvm/report"
+)
+
+// moveFacts are the only input of the plans of moves. A user with rights in one namespace has its claims and pods. What such a user may not read
+// is nil, and a sentence in unread says so.
+type moveFacts struct {
+	claims    []corev1.PersistentVolumeClaim // of the namespace, or of all.
+	pods      []corev1.Pod                   // the same, those that have not ended.
+	allPods   bool                           // pods has those of all namespaces.
+	volumes   []corev1.PersistentVolume      // the driver's; nil: unknown.
+	classes   []storagev1.StorageClass       // the driver's; nil: unknown.
+	nodes     []corev1.Node                  // nil: unknown.
+	csiNodes  []storagev1.CSINode            // nil: unknown.
+	published []storagev1.CSIStorageCapacity // nil: unknown.
+	snapshots []namespaceSnapshot            // of the namespace, or of all.
+	contents  []content                      // nil: unknown.
+	drivers   []corev1.Pod                   // nil: unknown.
+	answers   []answer
+	unread    []string
+}
+
+// moveFacts reads them. It fails only if the claims or pods of the namespace cannot be read. It asks the drivers of these nodes; nil: of all.
+func (c *cluster) moveFacts(ctx context.Context, namespace string, ask []string) (*moveFacts, error) {
+	f := &moveFacts{}
+	var err error
+	if f.claims, err = list[corev1.PersistentVolumeClaim](ctx, c.in(namespace, "persistentvolumeclaims")); err != nil {
+		return nil, err
+	}
+	if err := c.readMovePods(ctx, f, namespace); err != nil {
+		return nil, err
+	}
+	read := func(what string, err error) {
+		if err != nil {
+			f.unread = append(f.unread, what+": "+err.Error())
+		}
+	}
+	f.volumes, err = c.volumes(ctx)
+	read("PersistentVolumes", err)
+	f.classes, _, err = c.classes(ctx)
+	read("storage classes", err)
+	f.nodes, err = list[corev1.Node](ctx, c.all("/api/v1/nodes"))
+	read("nodes", err)
+	f.csiNodes, err = list[storagev1.CSINode](ctx, c.all("/apis/storage.k8s.io/v1/csinodes"))
+	read(theCSINodes, err)
+	f.published, err = list[storagev1.CSIStorageCapacity](ctx, c.all("/apis/storage.k8s.io/v1/csistoragecapacities"))
+	read(theCapacities, err)
+	f.snapshots, err = c.namespaceSnapshots(ctx, namespace)
+	read("VolumeSnapshots", err)
+	f.contents, _, err = c.contents(ctx)
+	read("VolumeSnapshotContents", err)
+	if f.drivers, err = c.drivers(ctx); err == nil {
+		asked := slices.DeleteFunc(slices.Clone(f.drivers), func(pod corev1.Pod) bool { return ask != nil && !slices.Contains(ask, pod.Spec.NodeName) })
+		f.answers = c.answers(ctx, asked, f.classes)
+	}
+	read("the driver's pods", err)
+	return f, nil
+}
+
+// readMovePods reads the pods of all namespaces, whose rules count on a target, or if that is not allowed, those of the namespace.
+func (c *cluster) readMovePods(ctx context.Context, f *moveFacts, namespace string) (err error) {
+	f.pods, err = c.pods(ctx, "")
+	f.allPods = err == nil
+	if apierrors.IsForbidden(err) && namespace != "" {
+		f.unread = append(f.unread, "pods of other namespaces: "+err.Error())
+		f.pods, err = c.pods(ctx, namespace)
+	}
+	f.pods = slices.DeleteFunc(f.pods, func(pod corev1.Pod) bool { return hasEnded(&pod) })
+	return err
+}
+
+func (f *moveFacts) claim(namespace, name string) *corev1.PersistentVolumeClaim {
+	return find(f.claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Namespace == namespace && c.Name == name })
+}
+
+// volume returns the driver's volume that is bound to a claim; nil: it has none, or that is unknown.
+func (f *moveFacts) volume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	return find(f.volumes, func(pv *corev1.PersistentVolume) bool {
+		return pv.Name == claim.Spec.VolumeName && pending.MayBind(pv, claim)
+	})
+}
+
+// nodeOf returns the node of a claim's volume; "": unknown. Without the right to read PersistentVolumes it is that of a pod that runs with the claim,
+// or what the claim says.
+func (f *moveFacts) nodeOf(claim *corev1.PersistentVolumeClaim) string {
+	if f.volumes != nil {
+		return pending.NodeOfClaim(claim, f.volume(claim))
+	}
+	for _, pod := range f.users(claim) {
+		if pod.Status.Phase == corev1.PodRunning && pod.Spec.NodeName != "" {
+			return pod.Spec.NodeName
+		}
+	}
+	return claim.Annotations[api.AnnotationSelectedNode]
+}
+
+// isOurs reports whether a claim has a volume of this driver.
+func (f *moveFacts) isOurs(claim *corev1.PersistentVolumeClaim) bool {
+	if f.volumes != nil {
+		return f.volume(claim) != nil
+	}
+	return claim.Spec.VolumeName != "" && api.ProvisionerOf(claim.Annotations) == api.DriverName
+}
+
+// users returns the pods that use a claim and have not ended.
+func (f *moveFacts) users(claim *corev1.PersistentVolumeClaim) (pods []*corev1.Pod) {
+	for i := range f.pods {
+		if uses(&f.pods[i], claim) {
+			pods = append(pods, &f.pods[i])
+		}
+	}
+	return pods
+}
+
+func (f *moveFacts) class(name string) *storagev1.StorageClass {
+	return find(f.classes, func(class *storagev1.StorageClass) bool { return class.Name == name })
+}
+
+func (f *moveFacts) node(name string) *corev1.Node {
+	return find(f.nodes, func(n *corev1.Node) bool { return n.Name == name })
+}
+
+// sizeOf returns the size of a claim's volume, and how much of it a move copies: a thin volume's blocks, as its node reports them, else all.
+func (f *moveFacts) sizeOf(claim *corev1.PersistentVolumeClaim) (size, copied lvm.Bytes) {
+	quantity := claim.Status.Capacity[corev1.ResourceStorage]
+	if pv := f.volume(claim); pv != nil {
+		quantity = pv.Spec.Capacity[corev1.ResourceStorage]
+		for i := range f.answers {
+			if v := f.answers[i].volume(pv.Spec.CSI.VolumeHandle); v != nil && v.Used != nil {
+				return lvm.Bytes(quantity.Value()), *v.Used
+			}
+		}
+	}
+	return lvm.Bytes(quantity.Value()), lvm.Bytes(quantity.Value())
+}
+
+// snapshotsOf returns the names of a claim's snapshots on a node. Those of which the node is unknown count.
+func (f *moveFacts) snapshotsOf(claim *corev1.PersistentVolumeClaim, node string) (names []string) {
+	for _, s := range f.snapshots {
+		if s.Namespace != claim.Namespace || s.Spec.Source.Claim != claim.Name {
+			continue
+		}
+		of := find(f.contents, func(c *content) bool { return c.name() == s.Namespace+"/"+s.Name })
+		if f.contents != nil && of == nil || of != nil && of.Labels[api.LabelManagedBy] != "" && of.Labels[api.LabelManagedBy] != node {
+			continue
+		}
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// formerCopy reports whether a node reports a former copy of a volume, which moved away.
+func (a *answer) formerCopy(volume string) bool {
+	return a.err == nil && slices.ContainsFunc(a.page.Volumes, func(v report.Volume) bool { return v.Name == volume && v.State == string(lvm.StateMoved) })
+}
+
+// moveFlag is the driver's flag that lets it move volumes.
+const moveFlag = "--move="
+
+// movesVolumes reports whether the driver in a pod moves volumes, and the rate in bytes per second to which it is limited; 0: none.
+func movesVolumes(pod *corev1.Pod) (moves bool, rate lvm.Bytes) {
+	for _, container := range pod.Spec.Containers {
+		if container.Name != driverContainer {
+			continue
+		}
+		for _, arg := range container.Args {
+			if address, is := strings.CutPrefix(arg, moveFlag); is && address != "" {
+				moves = true
+			}
+			if text, is := strings.CutPrefix(arg, "--move-rate="); is {
+				if quantity, err := resource.ParseQuantity(text); err == nil {
+					rate = lvm.Bytes(quantity.Value())
+				}
+			}
+		}
+	}
+	return moves, rate
+}
+
+// driverOn returns the driver's pod on a node; nil: there is none, or that is unknown.
+func (f *moveFacts) driverOn(node string) *corev1.Pod {
+	return find(f.drivers, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == node })
+}
+
+// defaultRate is what a copy is estimated with: a link of 1 Gbit/s. A driver with a lower limit copies at that.
+const defaultRate = 100 * lvm.MiB
+
+// copyTime estimates the time for copies from a node.
+func (f *moveFacts) copyTime(from string, copied lvm.Bytes) time.Duration {
+	rate := defaultRate
+	if pod := f.driverOn(from); pod != nil {
+		if _, limit := movesVolumes(pod); limit > 0 {
+			rate = min(rate, limit)
+		}
+	}
+	return max(time.Second, (time.Duration(float64(copied) / float64(rate) * float64(time.Second))).Round(time.Second))
+}
