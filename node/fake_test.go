@@ -196,7 +196,9 @@ func (f *fake) CreateMountPoint(path string, file bool) ([]string, error) {
 func (f *fake) Mount(device, target, fsType string, options []string) error {
 	err := f.do("mount %s %s %s %s", device, target, fsType, strings.Join(options, ","))
 	if err == nil {
-		f.mounts[target] = fsMount(numberAt(device), slices.Contains(options, "ro"))
+		all := strings.Split(strings.Join(options, ","), ",") // the last of ro and rw counts
+		readOnly := slices.Contains(all, "ro") && !slices.Contains(all[slices.Index(all, "ro"):], "rw")
+		f.mounts[target] = fsMount(numberAt(device), readOnly)
 		f.mounts[target].FSType = fsType
 	}
 	return err

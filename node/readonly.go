@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // A read-only copy begins with what its source had at one moment, as after a power cut: its file system may need its journal. A mount that
@@ -12,7 +14,7 @@ import (
 // volume once for writing, before any pod uses it, unmounts it, and records that (lvm.AccessReadOnly). From then on it mounts it
 // read-only, and nothing writes to it any more. Before the record all of this can be repeated:
 //
-//	record the begin -> check and mount for writing -> unmount -> close the mapping -> flush and record, in one commit -> mount read-only
+//	record the begin -> check and mount for writing -> sync, still writable? -> unmount -> close the mapping -> flush and record, in one commit -> mount read-only
 
 // prepareReadOnly replays the journal of a read-only copy, if that was never done, and returns the request for a read-only stage.
 // lvm.KindInvalid: the request is for writing.
@@ -74,6 +76,36 @@ func (s *Server) mountForReplay(ctx context.Context, r stageRequest, v lvm.Volum
 	if err := s.mountAt(info, false, func() error { return s.mountFileSystem(r, t.device) }); err != nil {
 		return err
 	}
+	replayed := s.checkReplayed(r, t.Number)
 	_, err = s.unmountAll(ctx, r.id.String(), r.staging)
-	return err
+	return errors.Join(replayed, err)
+}
+
+// checkReplayed returns an error if the mounted file system may not have replayed its journal whole: what it wrote does not reach the disks, or
+// it became read-only meanwhile, as ext4 does after an error. The unmount itself reports neither.
+func (s *Server) checkReplayed(r stageRequest, device mount.DeviceNumber) error {
+	mounts, err := s.mounted.FileSystems()
+	if err != nil {
+		return err
+	}
+	if len(mounts[device]) == 0 {
+		return lvm.Errorf(lvm.KindBusy, "volume %s was unmounted during the replay of its journal; retry", r.id)
+	}
+	written := s.syncFirst(mounts[device])
+	if mounts, err = s.mounted.FileSystems(); err != nil {
+		return err
+	}
+	failed, err := s.mounted.Failed()
+	if err != nil {
+		return err
+	}
+	readOnly := slices.ContainsFunc(mounts[device], func(m mount.FileSystem) bool { return m.ReadOnly })
+	if written == nil && !readOnly && !slices.Contains(failed, device) {
+		return nil
+	}
+	if written == nil {
+		written = errors.New("the kernel made it read-only after an error")
+	}
+	return lvm.Errorf(lvm.KindInternal, "the journal of the read-only copy %s is not replayed: %w; the node's kernel log says what failed. "+
+		"Replace the disk, or free space for the thin pool, and the driver replays it at the next retry. If both work, check the file system of the copy's source, and copy a new snapshot of it", r.id, written)
 }

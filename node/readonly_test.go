@@ -41,7 +41,7 @@ func TestReadOnlyCopy(t *testing.T) {
 		if name == "btrfs" {
 			check = append([]string{"set UUID /dev/dm-3"}, check...)
 		}
-		f.expect(t, slices.Concat([]string{"activate", "begin replay"}, check, []string{"create /staging", want[0], "unmount /staging", "set replayed", want[1]})...)
+		f.expect(t, slices.Concat([]string{"activate", "begin replay"}, check, []string{"create /staging", want[0], "sync /staging", "unmount /staging", "set replayed", want[1]})...)
 		succeed(t, f.stageCopy(t, name))
 		f.expect(t, "activate")
 		succeed(t, f.publish(t, fsType(name), manyReaders))
@@ -75,7 +75,7 @@ func TestReadOnlyCopyWithOptions(t *testing.T) {
 
 // TestReadOnlyCopyAfterInterruption: whatever step fails, the next stage replays again, until that is recorded.
 func TestReadOnlyCopyAfterInterruption(t *testing.T) {
-	for _, failing := range []string{"begin replay", "check", "create", "mount", "unmount", "set replayed"} {
+	for _, failing := range []string{"begin replay", "check", "create", "mount", "sync", "unmount", "set replayed"} {
 		f := newCopy("ext4")
 		left := lvm.AccessReplaying
 		if failing == "begin replay" {
@@ -92,6 +92,35 @@ func TestReadOnlyCopyAfterInterruption(t *testing.T) {
 		}
 		if !slices.Contains(f.did, "set replayed") || !slices.Contains(f.did, "mount /dev/dm-3 /staging ext4 errors=remount-ro,rw") {
 			t.Errorf("after %s failed it did only %q", failing, f.did)
+		}
+	}
+}
+
+// TestReadOnlyCopyThatBecomesReadOnly: a file system that the kernel makes read-only during the replay may not have replayed all of its journal.
+func TestReadOnlyCopyThatBecomesReadOnly(t *testing.T) {
+	for what, fail := range map[string]func(f *fake){
+		"of the mount itself":    func(f *fake) { f.mounts["/staging"].ReadOnly = true },
+		"of the file system":     func(f *fake) { f.failed = []mount.DeviceNumber{ourDevice} },
+		"of another file system": func(f *fake) { f.failed = []mount.DeviceNumber{otherDevice} },
+	} {
+		f := newCopy("ext4")
+		f.during = func(call string) {
+			if call == "sync /staging" {
+				fail(f)
+			}
+		}
+		err := f.stageCopy(t, "ext4")
+		if what == "of another file system" {
+			succeed(t, err)
+			continue
+		}
+		if lvm.KindOf(err) != lvm.KindInternal || !strings.Contains(err.Error(), "kernel log") || f.volume.Access != lvm.AccessReplaying || f.mounts["/staging"] != nil || f.held != 0 {
+			t.Errorf("%s: %v; %q, mounted %v, held %d times", what, err, f.volume.Access, f.mounts["/staging"], f.held)
+		}
+		f.during, f.failed = nil, nil
+		succeed(t, f.stageCopy(t, "ext4"))
+		if f.volume.Access != lvm.AccessReadOnly {
+			t.Errorf("%s: the retry leaves %q", what, f.volume.Access)
 		}
 	}
 }
@@ -129,7 +158,7 @@ func TestEncryptedReadOnlyCopy(t *testing.T) {
 		f.luks.open = f.luks.open || call == "set replayed" // as above
 	}
 	succeed(t, stage())
-	f.expect(t, "activate", "begin replay", "open /dev/dm-3", "check xfs /dev/dm-7", "create /staging", "mount /dev/dm-7 /staging xfs rw,nouuid", "unmount /staging",
+	f.expect(t, "activate", "begin replay", "open /dev/dm-3", "check xfs /dev/dm-7", "create /staging", "mount /dev/dm-7 /staging xfs rw,nouuid", "sync /staging", "unmount /staging",
 		"close", "set replayed", "open /dev/dm-3", "mount /dev/dm-7 /staging xfs ro,nouuid")
 	if !slices.Equal(readOnly, []bool{false, true}) || f.held != 0 {
 		t.Errorf("opened read-only: %v; held %d times", readOnly, f.held)
