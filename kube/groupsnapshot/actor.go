@@ -379,15 +379,29 @@ func (a *Actor) remove(ctx context.Context, c content) error {
 	return a.patch(ctx, c, "status", map[string]any{"status": map[string]any{"volumeGroupSnapshotHandle": nil, "readyToUse": nil, "creationTime": nil, "error": nil}})
 }
 
-// release deletes a group snapshot that the status does not name, and removes the finalizer. A volume group that is not here is another node's, and
-// none was taken, unless it is the first volume's: that was here when the content got the label, and is missing now.
+// release deletes a group snapshot that the status does not name, and removes the finalizer.
 func (a *Actor) release(ctx context.Context, c content) error {
 	if id, may := c.unnamed(); may {
-		own := strings.HasPrefix(c.volumes[0], string(id.VG)+"/")
-		if err := a.Host.DeleteGroupSnapshot(ctx, id); err != nil && (own || lvm.KindOf(err) != lvm.KindNotLocal) {
+		err := a.Host.DeleteGroupSnapshot(ctx, id)
+		if lvm.KindOf(err) == lvm.KindNotLocal && a.neverTaken(ctx, c, id) {
+			err = nil
+		}
+		if err != nil {
 			return a.fail(ctx, c, err)
 		}
 	}
 	left := slices.DeleteFunc(slices.Clone(c.finalizers), func(f string) bool { return f == api.FinalizerGroupContent })
 	return a.patch(ctx, c, "", metadata(c, map[string]any{"finalizers": left}))
+}
+
+// neverTaken reports whether the volume group of a group snapshot that no other group has a member of is another node's, so that none was taken.
+// A ready group snapshot has a member in the group of the content's first volume, which was on this node when the content got the label. If that
+// group is missing now, nothing is known.
+func (a *Actor) neverTaken(ctx context.Context, c content, id lvm.ID) bool {
+	if strings.HasPrefix(c.volumes[0], string(id.VG)+"/") {
+		return false
+	}
+	err := a.lookup(ctx, c.volumes[0])
+	kind := lvm.KindOf(err)
+	return err == nil || kind == lvm.KindNotFound || kind == lvm.KindNotManaged
 }

@@ -24,6 +24,7 @@ import (
 
 const (
 	here, there = "aaaaaa-aaaa-aaaa-aaaa-aaaa-aaaa-aaaaaa", "bbbbbb-bbbb-bbbb-bbbb-bbbb-bbbb-bbbbbb"
+	removed     = "cccccc-cccc-cccc-cccc-cccc-cccc-cccccc"
 	groupHandle = here + "/g-0123456789abcdef0123456789abcdef"
 	goneHandle  = here + "/g-00000000000000000000000000000000"
 )
@@ -33,6 +34,7 @@ type disks struct {
 	mu     sync.Mutex
 	did    []string
 	failed error
+	second string // another group that is here
 }
 
 func (d *disks) note(format string, args ...any) {
@@ -42,7 +44,7 @@ func (d *disks) note(format string, args ...any) {
 }
 
 func (d *disks) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
-	if string(id.VG) != here {
+	if group := string(id.VG); group != here && group != d.second {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindNotLocal, "no such group")
 	}
 	if id.LV == "gone" {
@@ -259,6 +261,7 @@ func TestDeleteUnnamed(t *testing.T) {
 		"it may exist":               {func(*content) {}, nil, []string{made, released}},
 		"another node's":             {func(*content) {}, missing, []string{made, released}},
 		"its group is missing":       {func(c *content) { slices.Reverse(c.volumes) }, missing, []string{made, "PATCH c/status", "PATCH c {"}},
+		"all groups are missing":     {func(c *content) { c.volumes[0] = removed + "/pvc-2" }, missing, []string{made, "PATCH c/status", "PATCH c {"}},
 		"it is being taken":          {func(*content) {}, lvm.Errorf(lvm.KindBusy, "in flight"), []string{made, "PATCH c/status"}},
 		"retained":                   {func(c *content) { c.retained = true }, nil, []string{released}},
 		"never bound":                {func(c *content) { c.group = "" }, nil, []string{released}},
@@ -267,7 +270,7 @@ func TestDeleteUnnamed(t *testing.T) {
 		"a volume of another driver": {func(c *content) { c.volumes = []string{here + "/pvc-1", "vol-1"} }, nil, []string{released}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &disks{failed: test.failed}
+			d := &disks{failed: test.failed, second: there}
 			c := ownContent(there+"/pvc-2", here+"/gone")
 			c.deleting, c.condemned, c.finalizers = true, true, []string{api.FinalizerGroupContent}
 			test.change(&c)

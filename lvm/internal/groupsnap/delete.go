@@ -3,6 +3,8 @@ package groupsnap
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
@@ -10,7 +12,8 @@ import (
 )
 
 // Delete removes a group snapshot with all its members; nil if its readable group lacks it. KindNotLocal: the first member's group is not on
-// this node; KindNotManaged: it belongs to another cluster; KindInUse: a member's device is open; KindBusy: a group with members is missing.
+// this node, and no other group has a member; KindNotManaged: it belongs to another cluster; KindInUse: a member's device is open; KindBusy: a
+// group with members is missing.
 func (m *Maker) Delete(ctx context.Context, id lvm.ID) error {
 	s, err := m.Engine.ReadState(ctx)
 	if err != nil {
@@ -22,6 +25,9 @@ func (m *Maker) Delete(ctx context.Context, id lvm.ID) error {
 		return nil
 	case lvm.KindOf(err) == lvm.KindNotFound:
 		return lvm.Errorf(lvm.KindConflict, "group snapshot %s has lost its first snapshot, and %d others exist: remove these (lvremove; for example %s/%s)", id, len(found.Members), found.Members[0].Group, found.Members[0].ID.LV)
+	case err != nil && len(found.Members) > 0:
+		return lvm.Errorf(lvm.KindBusy, "group snapshot %s cannot be deleted while the volume group of its first snapshot is missing, and %s; reconnect the disks of that group, or if they are lost, remove these snapshots (lvremove): %w",
+			id, left(found), err)
 	case err != nil:
 		return err
 	case found.First().Cluster != m.Engine.Config.Cluster:
@@ -93,6 +99,15 @@ func (m *Maker) removeAll(ctx context.Context, id lvm.ID) error {
 	return m.remove(ctx, *first)
 }
 
+// left describes the snapshots of a group snapshot that can be read.
+func left(found lvm.GroupSnapshot) string {
+	var names []string
+	for _, sn := range found.Members {
+		names = append(names, string(sn.Group)+"/"+sn.ID.LV)
+	}
+	return fmt.Sprintf("%d are left (%s)", len(names), strings.Join(names, ", "))
+}
+
 // removeCreating removes members that no request got, of a group snapshot whose first member was not created.
 func (m *Maker) removeCreating(ctx context.Context, members []lvm.Snapshot) (failures error) {
 	for _, sn := range members {
@@ -108,7 +123,8 @@ func (m *Maker) removable(ctx context.Context, s lvm.State, found lvm.GroupSnaps
 	for _, uuid := range allGroups(found, nil) {
 		g, err := s.FindGroup(uuid)
 		if err != nil {
-			return lvm.Errorf(lvm.KindBusy, "group snapshot %s cannot be removed while a volume group with snapshots of it is missing: %w", found.ID, err)
+			return lvm.Errorf(lvm.KindBusy, "group snapshot %s cannot be deleted while a volume group with %d of its snapshots is missing, and %s; reconnect the disks of that group, or if they are lost, remove these snapshots (lvremove): %w",
+				found.ID, missing(found), left(found), err)
 		}
 		if why := g.IncompleteReason(); why != "" {
 			return lvm.Errorf(lvm.KindBusy, "group snapshot %s cannot be removed now: %s", found.ID, why)

@@ -143,6 +143,38 @@ func TestGroupSnapshotMemberOfAnotherCluster(t *testing.T) {
 	}
 }
 
+// TestGroupSnapshotDeletedWithoutAGroup: while a volume group with snapshots of a group snapshot is missing, a deletion removes none, and says what
+// is left. When the group is back, a repeated one removes all.
+func TestGroupSnapshotDeletedWithoutAGroup(t *testing.T) {
+	for _, group := range []string{"vg-test", "vg-other"} {
+		t.Run(group, func(t *testing.T) {
+			node, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
+			spec := groupSpec(t, b, d)
+			other := b.Thin("logs", 8*lvm.MiB, lvm.ID{})
+			other.Class.Group = "vg-other"
+			spec.Sources = append(spec.Sources, d.MustCreate(t, other).ID)
+			made := d.MustGroupSnapshot(t, spec)
+			plug := node.Unplug(group)
+			left := len(d.Snapshots(t))
+			err := d.DeleteGroupSnapshot(t.Context(), made.ID)
+			hosttest.WantKind(t, "a deletion without "+group, err, lvm.KindBusy)
+			for _, sn := range made.Members {
+				if named := strings.Contains(err.Error(), string(sn.Group)+"/"+sn.ID.LV); named != (string(sn.Group) != group) {
+					t.Errorf("snapshot %s/%s is named: %t: %v", sn.Group, sn.ID.LV, named, err)
+				}
+			}
+			if n := len(d.Snapshots(t)); n != left || left == 0 || left == 3 {
+				t.Errorf("%d of %d snapshots are left", n, left)
+			}
+			plug()
+			hosttest.Must(t, d.DeleteGroupSnapshot(t.Context(), made.ID))
+			if left := d.Snapshots(t); len(left) != 0 {
+				t.Errorf("%v are left", left)
+			}
+		})
+	}
+}
+
 // messaged is a kernel that calls functions when a thin pool has accepted a message, and when a file system is found not to be frozen.
 type messaged struct {
 	lvm.Kernel
