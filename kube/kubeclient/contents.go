@@ -45,10 +45,16 @@ type Content struct {
 }
 
 // ContentList is a VolumeSnapshotContentList.
-type ContentList struct {
+type ContentList = listOf[Content, *Content]
+
+// listOf is a list of custom resources.
+type listOf[T any, P interface {
+	*T
+	runtime.Object
+}] struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
-	Items           []Content `json:"items"`
+	Items           []T `json:"items"`
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -59,11 +65,11 @@ func (c *Content) DeepCopyObject() runtime.Object {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (l *ContentList) DeepCopyObject() runtime.Object {
+func (l *listOf[T, P]) DeepCopyObject() runtime.Object {
 	other := *l
-	other.Items = make([]Content, len(l.Items))
+	other.Items = make([]T, len(l.Items))
 	for i := range l.Items {
-		other.Items[i] = *l.Items[i].DeepCopyObject().(*Content)
+		other.Items[i] = *P(&l.Items[i]).DeepCopyObject().(P)
 	}
 	return &other
 }

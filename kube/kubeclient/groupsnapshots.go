@@ -46,11 +46,7 @@ type GroupContent struct {
 }
 
 // GroupContentList is a VolumeGroupSnapshotContentList.
-type GroupContentList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-	Items           []GroupContent `json:"items"`
-}
+type GroupContentList = listOf[GroupContent, *GroupContent]
 
 // DeepCopyObject implements runtime.Object.
 func (c *GroupContent) DeepCopyObject() runtime.Object {
@@ -58,15 +54,5 @@ func (c *GroupContent) DeepCopyObject() runtime.Object {
 	c.DeepCopyInto(&other.ObjectMeta)
 	other.Spec.Source.VolumeHandles = slices.Clone(c.Spec.Source.VolumeHandles)
 	other.Spec.Source.Existing.SnapshotHandles = slices.Clone(c.Spec.Source.Existing.SnapshotHandles)
-	return &other
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *GroupContentList) DeepCopyObject() runtime.Object {
-	other := *l
-	other.Items = make([]GroupContent, len(l.Items))
-	for i := range l.Items {
-		other.Items[i] = *l.Items[i].DeepCopyObject().(*GroupContent)
-	}
 	return &other
 }
