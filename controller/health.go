@@ -12,7 +12,8 @@ import (
 // maxHealthPage limits the entries of a reply: with the longest texts they are smaller than a gRPC client's limit of 4 MiB.
 const maxHealthPage = 128
 
-// ControllerGetVolumeHealth returns the conditions of a volume on this node (CSI spec, "ControllerGetVolumeHealth"). It starts no process.
+// ControllerGetVolumeHealth returns the conditions of a volume on this node (CSI spec, "ControllerGetVolumeHealth"). It starts no process, and
+// reads the disks only if the last reading has no such volume.
 func (s *Server) ControllerGetVolumeHealth(ctx context.Context, req *csi.ControllerGetVolumeHealthRequest) (*csi.ControllerGetVolumeHealthResponse, error) {
 	if s.conditions == nil {
 		return s.UnimplementedControllerServer.ControllerGetVolumeHealth(ctx, req)
@@ -28,8 +29,8 @@ func (s *Server) ControllerGetVolumeHealth(ctx context.Context, req *csi.Control
 	if err != nil {
 		return nil, s.here(err)
 	}
-	health := csihealth.Volume(id, found)
-	if len(health.GetHealthStatuses()) == 0 { // a volume whose group is lost has one
+	health := csihealth.Volume(id, found.Conditions)
+	if len(health.GetHealthStatuses()) == 0 && !found.Volumes[id] { // it may be new; one whose group is lost has a status
 		if _, err := s.volumes.Lookup(ctx, id); err != nil {
 			return nil, s.existing(err)
 		}
@@ -54,10 +55,10 @@ func (s *Server) ControllerListVolumeHealth(ctx context.Context, req *csi.Contro
 	if wanted := int(req.GetMaxEntries()); wanted > 0 {
 		limit = min(limit, wanted)
 	}
-	page, next := pageOf(csihealth.Unhealthy(found), func(id lvm.ID) lvm.ID { return id }, req.GetStartingToken(), limit)
+	page, next := pageOf(csihealth.Unhealthy(found.Conditions), func(id lvm.ID) lvm.ID { return id }, req.GetStartingToken(), limit)
 	reply := &csi.ControllerListVolumeHealthResponse{NextToken: next}
 	for _, id := range page {
-		reply.Entries = append(reply.Entries, csihealth.Volume(id, found))
+		reply.Entries = append(reply.Entries, csihealth.Volume(id, found.Conditions))
 	}
 	return reply, nil
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/nodelvm/nodelvm/internal/csihealth"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -24,8 +25,10 @@ func TestVolumeHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failure error
-	s.conditions = func(context.Context) ([]lvm.Condition, error) {
-		return []lvm.Condition{{Type: lvm.ConditionVolumeDataMissing, Volume: lvm.Volume{ID: lost, UUID: "u"}, Text: "its group is not on the node"}}, failure
+	known := map[lvm.ID]bool{}
+	s.conditions = func(context.Context) (csihealth.Found, error) {
+		return csihealth.Found{Volumes: known, Conditions: []lvm.Condition{
+			{Type: lvm.ConditionVolumeDataMissing, Volume: lvm.Volume{ID: lost, UUID: "u"}, Text: "its group is not on the node"}}}, failure
 	}
 	ask := func(handle string) (*csi.VolumeHealth, error) {
 		reply, err := s.ControllerGetVolumeHealth(t.Context(), &csi.ControllerGetVolumeHealthRequest{VolumeId: handle})
@@ -45,6 +48,11 @@ func TestVolumeHealth(t *testing.T) {
 	expectKind(t, err, lvm.KindNotFound)
 	_, err = ask("")
 	expectKind(t, err, lvm.KindInvalid)
+	last := lvm.ID{VG: lost.VG, LV: "pvc-listed"}
+	known[last] = true
+	if health, err := ask(last.String()); err != nil || len(health.GetHealthStatuses()) != 0 {
+		t.Errorf("one of the last reading: %v, %v", health, err)
+	}
 	failure = errors.New("no answer")
 	if health, err := ask(volume.GetVolumeId()); !errors.Is(err, failure) || health != nil {
 		t.Errorf("unknown: %v, %v", health, err)
@@ -70,7 +78,7 @@ func TestListVolumeHealthByPages(t *testing.T) {
 		id := lvm.ID{VG: "AAAAAA-bbbb-cccc-dddd-eeee-ffff-GGGGGG", LV: fmt.Sprintf("v%04d", (i*11)%count)}
 		found = append(found, lvm.Condition{Type: lvm.ConditionVolumeDegraded, Volume: lvm.Volume{ID: id, UUID: "u"}})
 	}
-	s.conditions = func(context.Context) ([]lvm.Condition, error) { return found, nil }
+	s.conditions = func(context.Context) (csihealth.Found, error) { return csihealth.Found{Conditions: found}, nil }
 	for limit, pages := range map[int32]int{0: 2, 1000: 2, 50: 3} {
 		var seen []string
 		token, page := "", 0
@@ -112,7 +120,7 @@ func TestHealthCapabilities(t *testing.T) {
 	}
 	health := []csi.ControllerServiceCapability_RPC_Type{csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH, csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH}
 	without := claims()
-	s.conditions = func(context.Context) ([]lvm.Condition, error) { return nil, nil }
+	s.conditions = func(context.Context) (csihealth.Found, error) { return csihealth.Found{}, nil }
 	if with := claims(); slices.Contains(without, health[0]) || slices.Contains(without, health[1]) || !slices.Equal(with, append(without, health...)) {
 		t.Errorf("%v, %v", without, with)
 	}

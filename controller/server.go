@@ -17,6 +17,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/internal/csihealth"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -86,8 +87,9 @@ type Config struct {
 	PrepareCopy func(ctx context.Context, source lvm.ID) (end func(), err error)
 	// Limits changes the limits of volumes' I/O; nil: volumes have none.
 	Limits Limits
-	// Conditions returns the conditions of this node's volumes and groups, for CSI's health calls; nil: the service does not claim these.
-	Conditions func(context.Context) ([]lvm.Condition, error)
+	// Conditions returns the conditions of this node's volumes and groups, and which volumes there are, for CSI's health calls; nil: the service
+	// does not claim these.
+	Conditions func(context.Context) (csihealth.Found, error)
 }
 
 // Server implements csi.ControllerServer for one node. Its memory of refused pods and answered requests may be lost at any
@@ -108,7 +110,7 @@ type Server struct {
 	minimumSize       func(fsType string) lvm.Bytes
 	prepareCopy       func(ctx context.Context, source lvm.ID) (end func(), err error)
 	limits            Limits
-	conditions        func(context.Context) ([]lvm.Condition, error)
+	conditions        func(context.Context) (csihealth.Found, error)
 }
 
 func New(c Config) *Server {

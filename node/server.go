@@ -21,6 +21,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/internal/csihealth"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/node/filesystem"
 	"github.com/nodelvm/nodelvm/node/iolimit"
@@ -58,8 +59,9 @@ type Config struct {
 	Encryption  Encryption       // nil: this node's
 	IOLimits    *iolimit.Limiter // nil: the driver sets no limits
 	Log         *slog.Logger     // nil: slog.Default()
-	// Conditions returns the conditions of this node's volumes and groups, for CSI's health calls; nil: the service does not claim these.
-	Conditions func(context.Context) ([]lvm.Condition, error)
+	// Conditions returns the conditions of this node's volumes and groups, and which volumes there are, for CSI's health calls; nil: the service
+	// does not claim these.
+	Conditions func(context.Context) (csihealth.Found, error)
 
 	// nil: this machine's
 	Tools              Tools
@@ -82,7 +84,7 @@ type Server struct {
 	limits        ioLimits
 	statistics    func() (map[uint64]iolimit.Statistics, error)
 	log           *slog.Logger
-	conditions    func(context.Context) ([]lvm.Condition, error)
+	conditions    func(context.Context) (csihealth.Found, error)
 	locks         operationLocks
 	usage         usageReader
 	signatureScan sync.Mutex // held during a scan of the volumes for signatures

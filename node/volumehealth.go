@@ -9,7 +9,7 @@ import (
 )
 
 // NodeGetVolumeHealth returns the conditions of a volume, whether a pod uses it or not (CSI spec, "NodeGetVolumeHealth"). It starts no
-// process. lvm.KindNotFound: this node has no such volume.
+// process, and reads the disks only if the last reading has no such volume. lvm.KindNotFound: this node has no such volume.
 func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
 	if s.conditions == nil {
 		return s.UnimplementedNodeServer.NodeGetVolumeHealth(ctx, req)
@@ -25,8 +25,8 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolume
 	if err != nil {
 		return nil, err
 	}
-	health := csihealth.Volume(id, found)
-	if len(health.GetHealthStatuses()) == 0 {
+	health := csihealth.Volume(id, found.Conditions)
+	if len(health.GetHealthStatuses()) == 0 && !found.Volumes[id] { // it may be new
 		if _, err := s.lookup(ctx, id); err != nil {
 			return nil, err
 		}
@@ -43,5 +43,5 @@ func (s *Server) NodeGetStorageHealth(ctx context.Context, req *csi.NodeGetStora
 	if err != nil {
 		return nil, err
 	}
-	return &csi.NodeGetStorageHealthResponse{BackendHealth: csihealth.Storage(found)}, nil
+	return &csi.NodeGetStorageHealthResponse{BackendHealth: csihealth.Storage(found.Conditions)}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/nodelvm/nodelvm/internal/csihealth"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -20,7 +21,7 @@ func TestNodeHealth(t *testing.T) {
 	s := f.server()
 	var found []lvm.Condition
 	var failure error
-	s.conditions = func(context.Context) ([]lvm.Condition, error) { return found, failure }
+	s.conditions = func(context.Context) (csihealth.Found, error) { return csihealth.Found{Conditions: found}, failure }
 	for _, test := range []struct {
 		what, handle string
 		condition    lvm.ConditionType // of the volume; "": none
@@ -72,10 +73,29 @@ func TestNodeHealth(t *testing.T) {
 	f.expect(t)
 }
 
+// TestHealthOfHealthyVolume: the calls about one volume after the other share a reading, and none reads the disks again.
+func TestHealthOfHealthyVolume(t *testing.T) {
+	f := newFake()
+	s := f.server()
+	checks, lists := 0, 0
+	recent := csihealth.NewRecent(func(context.Context) ([]lvm.Condition, error) { checks++; return nil, nil },
+		func(ctx context.Context) ([]lvm.Volume, error) { lists++; return f.List(ctx) })
+	s.conditions = recent.Found
+	for range 100 {
+		if _, err := s.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: testID.String()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f.lookups != 0 || checks != 1 || lists != 1 {
+		t.Errorf("%d lookups, %d checks, %d lists", f.lookups, checks, lists)
+	}
+	f.expect(t)
+}
+
 // TestHealthCapabilities: the service claims the health calls if it has conditions.
 func TestHealthCapabilities(t *testing.T) {
 	s := newFake().server()
-	s.conditions = func(context.Context) ([]lvm.Condition, error) { return nil, nil }
+	s.conditions = func(context.Context) (csihealth.Found, error) { return csihealth.Found{}, nil }
 	can, err := s.NodeGetCapabilities(t.Context(), nil)
 	if err != nil || len(can.GetCapabilities()) != 6 {
 		t.Errorf("got %v, %v", can, err)

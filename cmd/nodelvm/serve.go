@@ -130,8 +130,8 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		return unlessEnded(ctx, err)
 	}
 	var health findings
-	recent := csihealth.NewRecent(func(ctx context.Context) ([]lvm.Condition, error) { return health(ctx) })
-	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Encryption: d.crypt, IOLimits: d.o.ioLimiter(), Log: d.log, Conditions: recent.Conditions})
+	recent := csihealth.NewRecent(func(ctx context.Context) ([]lvm.Condition, error) { return health(ctx) }, host.List)
+	mounts := node.New(node.Config{NodeName: d.o.nodeName, VolumeLimit: d.o.volumeLimit, Devices: host, Encryption: d.crypt, IOLimits: d.o.ioLimiter(), Log: d.log, Conditions: recent.Found})
 	care := &maintenance{host: host, file: d.o.volumeGroups, every: d.o.prepareEvery, log: d.log}
 	record := newDiskRecord(host, d.o.stateDir, d.log)
 	lost := &lostGroups{holdings: host.ManagedVolumes, disks: record.disks.In}
@@ -145,7 +145,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	d.registry.MustRegister(nodeCollector{read: about.read, log: d.log})
 	trims := newTrimMetrics(d.registry)
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready, groups: d.o.groupSnapshots},
-		newController(d.o.nodeName, host, limits, clusterOf(agent), mounts, recent.Conditions), mounts)
+		newController(d.o.nodeName, host, limits, clusterOf(agent), mounts, recent.Found), mounts)
 	if d.o.groupSnapshots {
 		csi.RegisterGroupControllerServer(server, controller.NewGroup(d.o.nodeName, host, mounts.PrepareGroupCopy))
 	}
@@ -191,7 +191,7 @@ func (d *driver) hostConfig() lvm.Config {
 }
 
 // newController returns the Controller service. It refuses to create a volume that the Node service would refuse to mount.
-func newController(nodeName string, host *host.Host, limits *limitedVolumes, cluster controller.Cluster, mounts *node.Server, conditions findings) *controller.Server {
+func newController(nodeName string, host *host.Host, limits *limitedVolumes, cluster controller.Cluster, mounts *node.Server, conditions func(context.Context) (csihealth.Found, error)) *controller.Server {
 	c := controller.Config{
 		NodeName: nodeName, Volumes: host, Snapshots: host, Cluster: cluster,
 		CheckFileSystem: filesystem.CheckOptions, CheckMountOptions: mount.CheckOptions, MinimumSize: filesystem.MinimumSize,

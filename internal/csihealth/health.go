@@ -1,7 +1,7 @@
 // Package csihealth translates the driver's conditions into the terms of CSI's health calls (CSI spec 1.13, "NodeGetVolumeHealth",
 // "NodeGetStorageHealth", "ControllerListVolumeHealth"; KEP-1432).
 //
-// The flow: Recent.Conditions (what the driver has found in the last seconds) -> Volume, Volumes or Storage, which are pure functions.
+// The flow: Recent.Found (what the driver has found in the last seconds) -> Volume, Volumes or Storage, which are pure functions.
 //
 // Caveats. A status tells a controller what it may do, so each is the mildest that is true: a volume is INACCESSIBLE only if its reads
 // fail or wait. None is DATA_LOSS, because a disk may come back. None is STORAGE_UNREACHABLE, because a node has several volume groups.

@@ -1,6 +1,7 @@
 package csihealth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,16 +146,16 @@ func TestLongTexts(t *testing.T) {
 // TestRecent: calls share a reading for ten seconds, but no error and nothing that a failed reading found; a caller does not wait longer
 // than it wants.
 func TestRecent(t *testing.T) {
-	reads, failure := 0, error(nil)
+	reads, failure, unlisted := 0, error(nil), error(nil)
 	r := NewRecent(func(context.Context) ([]lvm.Condition, error) {
 		reads++
 		return []lvm.Condition{of(lvm.ConditionVolumeDegraded, one, "")}, failure
-	})
+	}, func(context.Context) ([]lvm.Volume, error) { return []lvm.Volume{{ID: two}}, unlisted })
 	now := time.Unix(1e9, 0)
 	r.now = func() time.Time { return now }
 	expect := func(what string, want int) {
 		t.Helper()
-		if found, err := r.Conditions(t.Context()); err != nil || len(found) != 1 || reads != want {
+		if found, err := r.Found(t.Context()); err != nil || len(found.Conditions) != 1 || !found.Volumes[two] || found.Volumes[one] || reads != want {
 			t.Errorf("%s: %v, %v, %d readings", what, found, err, reads)
 		}
 	}
@@ -163,22 +164,25 @@ func TestRecent(t *testing.T) {
 	expect("just in time", 1)
 	now = now.Add(time.Nanosecond)
 	failure = errors.New("no answer")
-	if found, err := r.Conditions(t.Context()); !errors.Is(err, failure) || found != nil {
-		t.Errorf("after an error: %v, %v", found, err)
+	for range 2 {
+		if found, err := r.Found(t.Context()); !errors.Is(err, cmp.Or(failure, unlisted)) || found.Conditions != nil || found.Volumes != nil {
+			t.Errorf("after an error: %v, %v", found, err)
+		}
+		failure, unlisted = nil, errors.New("no list")
 	}
-	failure = nil
-	expect("after an error", 3)
+	unlisted = nil
+	expect("after an error", 4)
 
 	interrupted, interrupt := context.WithCancel(t.Context())
-	partly := NewRecent(func(context.Context) ([]lvm.Condition, error) { interrupt(); return nil, nil })
-	if _, err := partly.Conditions(interrupted); lvm.KindOf(err) != lvm.KindBusy || !partly.until.IsZero() {
+	partly := NewRecent(func(context.Context) ([]lvm.Condition, error) { interrupt(); return nil, nil }, func(context.Context) ([]lvm.Volume, error) { return nil, nil })
+	if _, err := partly.Found(interrupted); lvm.KindOf(err) != lvm.KindBusy || !partly.until.IsZero() {
 		t.Errorf("a reading that was interrupted: %v", err)
 	}
 
 	<-r.turn
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := r.Conditions(ctx); lvm.KindOf(err) != lvm.KindBusy {
+	if _, err := r.Found(ctx); lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("while another one reads: %v", err)
 	}
 }
