@@ -38,12 +38,18 @@ func TestAccessOfCopies(t *testing.T) {
 // TestReadOnlyCopy: the lifecycle of a read-only copy here, of a snapshot and of a volume.
 func TestReadOnlyCopy(t *testing.T) {
 	s, pod, _, snapshot := newRestores(t)
+	s.checkMountOptions = checkMountOptions
 	req := copyRequest("pvc-1", snapshot, 1<<30)
 	req.VolumeCapabilities = []*csi.VolumeCapability{mountCapability("", manyReaders)}
 	pod.restores[restoreClaim+"1 "+snapshot] = lvm.Errorf(lvm.KindInvalid, "another's")
 	_, err := s.CreateVolume(t.Context(), req)
 	expectKind(t, err, lvm.KindInvalid, "another's")
 	clear(pod.restores)
+	skipping := copyRequest("pvc-1", snapshot, 1<<30)
+	skipping.VolumeCapabilities = []*csi.VolumeCapability{mountCapability("", manyReaders)}
+	skipping.VolumeCapabilities[0].GetMount().MountFlags = []string{"noload"} // staging would refuse it
+	_, err = s.CreateVolume(t.Context(), skipping)
+	expectKind(t, err, lvm.KindInvalid, "the mountOptions of the StorageClass", "noload")
 	made := mustCreate(t, s, req)
 	if again := mustCreate(t, s, req); again.GetVolumeId() != made.GetVolumeId() || made.GetContentSource() == nil {
 		t.Errorf("made %v, and again %v", made, again)

@@ -85,12 +85,19 @@ func union(sets ...map[string]*regexp.Regexp) map[string]*regexp.Regexp {
 	return all
 }
 
+// skipRecovery are options with which other systems mount a read-only copy. The driver has replayed its journal.
+var skipRecovery = []string{"noload", "norecovery", "nologreplay"}
+
 // CheckOptions refuses (lvm.KindInvalid) mount options that are not allowed for a type of file system.
 func CheckOptions(fsType string, flags []string) error {
 	for _, option := range SplitOptions(flags) {
 		name, value, valued := strings.Cut(option, "=")
 		if valued {
 			name += "="
+		}
+		if slices.Contains(skipRecovery, option) {
+			return lvm.Errorf(lvm.KindInvalid, "the mount option %q is not allowed for %s: without the recovery, files are missing that were flushed. "+
+				"A read-only copy needs no such option, because the driver replays its journal once: remove the option", option, fsType)
 		}
 		values, there := allowedOptions[fsType][name]
 		if !there || valued && !values.MatchString(value) {

@@ -47,6 +47,15 @@ func TestMountOptionsRefuse(t *testing.T) {
 	}
 }
 
+// TestMountOptionsThatSkipRecovery: who mounts read-only copies elsewhere with such an option is told that none is needed.
+func TestMountOptionsThatSkipRecovery(t *testing.T) {
+	for _, option := range []string{"noload", "norecovery", "nologreplay"} {
+		if err := CheckOptions("xfs", []string{"ro", "noatime," + option}); lvm.KindOf(err) != lvm.KindInvalid || !strings.Contains(err.Error(), "A read-only copy needs no such option") {
+			t.Errorf("%s: %v", option, err)
+		}
+	}
+}
+
 func TestSplitMountOptions(t *testing.T) {
 	got := SplitOptions([]string{"a,b", `context="c,d",e`, "f"})
 	if want := []string{"a", "b", `context="c,d"`, "e", "f"}; !slices.Equal(got, want) {
