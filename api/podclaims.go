@@ -21,4 +21,6 @@ type PodClaim struct {
 	Block       bool  // raw block volume
 	AccessModes []string
 	Parameters  map[string]string // of its StorageClass
+
+	FromSnapshot, FromClaim bool // its data source
 }

@@ -201,13 +201,14 @@ func (s *Server) specsOf(spec lvm.Spec, claims api.PodClaims) (peers []lvm.Spec)
 	return peers
 }
 
-// claimModes are the access modes of the claims that reserve capacity. One with ReadOnlyMany needs none but for a journal's replay.
+// claimModes are the access modes of the claims of writable volumes.
 var claimModes = []string{"ReadWriteOnce", "ReadWriteOncePod"}
 
 // specOfClaim returns the spec of the volume that csi-provisioner will request for a claim. It omits the source of a restored or
-// cloned volume, which needs as much capacity as an empty one.
+// cloned volume, which needs as much capacity as an empty one; a read-only copy of a snapshot needs what the replay of its journal may write.
 func (s *Server) specOfClaim(c api.PodClaim, namespace string) (lvm.Spec, error) {
-	unusable := func(mode string) bool { return !slices.Contains(claimModes, mode) }
+	readOnly := slices.Equal(c.AccessModes, []string{"ReadOnlyMany"}) && (c.FromSnapshot || c.FromClaim)
+	unusable := func(mode string) bool { return !slices.Contains(claimModes, mode) && !readOnly }
 	if len(c.AccessModes) == 0 || slices.ContainsFunc(c.AccessModes, unusable) || c.Size <= 0 {
 		return lvm.Spec{}, lvm.Errorf(lvm.KindInvalid, "claim %s has the access modes %q and %d bytes", c.Name, c.AccessModes, c.Size)
 	}
@@ -220,5 +221,13 @@ func (s *Server) specOfClaim(c api.PodClaim, namespace string) (lvm.Spec, error)
 	}
 	spec := lvm.Spec{Name: api.PrefixVolume + c.UID, Claim: namespace + "/" + c.Name, Required: lvm.Bytes(c.Size)}
 	spec, _, err := s.withClass(spec, use, c.Parameters)
-	return spec, err
+	switch {
+	case err != nil || !readOnly:
+		return spec, err
+	case spec.Class.Layout != lvm.LayoutThin:
+		return lvm.Spec{}, lvm.Errorf(lvm.KindInvalid, "claim %s has the layout %s, and only thin volumes have copies", c.Name, spec.Class.Layout)
+	case c.FromSnapshot:
+		spec.Required = lvm.ReplaySize(spec.Required)
+	}
+	return spec, nil
 }

@@ -263,6 +263,45 @@ func TestPeerSpecEqualsItsRequest(t *testing.T) {
 	}
 }
 
+// TestReadOnlyPeer: the claims of a pod with a read-only copy are created together or not at all. The copy counts as it will in its pool.
+func TestReadOnlyPeer(t *testing.T) {
+	a, readers := claim("a", 39*lvm.GiB, "vg-nvme"), claim("readers", 32*lvm.GiB, "vg-nvme")
+	for _, c := range []*api.PodClaim{&a, &readers} {
+		c.Parameters = map[string]string{"volumeGroup": "vg-nvme", "layout": "thin"}
+	}
+	readers.AccessModes = []string{"ReadOnlyMany"}
+	for name, test := range map[string]struct {
+		change func(c *api.PodClaim)
+		size   lvm.Bytes // what it counts; 0: nothing, because its own request is refused
+	}{
+		"of a snapshot":       {func(c *api.PodClaim) { c.FromSnapshot = true }, lvm.GiB / 2},
+		"of a claim":          {func(c *api.PodClaim) { c.FromClaim = true }, 32 * lvm.GiB},
+		"raw":                 {func(c *api.PodClaim) { c.FromSnapshot, c.Block = true, true }, lvm.GiB / 2},
+		"of nothing":          {func(*api.PodClaim) {}, 0},
+		"with a writable one": {func(c *api.PodClaim) { c.FromClaim, c.AccessModes = true, []string{"ReadOnlyMany", "ReadWriteOnce"} }, 0},
+		"not thin":            {func(c *api.PodClaim) { c.FromClaim, c.Parameters = true, map[string]string{"volumeGroup": "vg-nvme"} }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			peer := readers
+			test.change(&peer)
+			s, pod, _ := newPod(t, a, peer)
+			specs := s.specsOf(lvm.Spec{Claim: "shop/a"}, api.PodClaims{Claims: []api.PodClaim{peer}})
+			if (len(specs) == 1) != (test.size > 0) || test.size > 0 && specs[0].Required != test.size {
+				t.Fatalf("it counts as %+v", specs)
+			}
+			if _, err := pod.create(t, s, a); (err == nil) != (test.size < lvm.GiB) {
+				t.Errorf("beside it a claim of 39 GiB of 40: %v", err)
+			}
+		})
+	}
+	s, pod, _ := newPod(t, a, readers)
+	elsewhere := readers
+	elsewhere.FromSnapshot, elsewhere.Node = true, "node-2"
+	pod.claims = []api.PodClaim{a, elsewhere}
+	_, err := pod.create(t, s, a)
+	expectKind(t, err, lvm.KindInsufficientCapacity, "claim readers", "node-2")
+}
+
 // A peer that is bound, or that this driver can never provide, does not prevent this volume. The peer's request gets the error.
 func TestBoundAndInvalidPeersAreIgnored(t *testing.T) {
 	typo, many, bound := claim("typo", lvm.GiB, "vg-nvme"), claim("many", lvm.GiB, "vg-nvme"), claim("bound", 30*lvm.GiB, "vg-nvme")

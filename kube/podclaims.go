@@ -95,6 +95,8 @@ func (a *Agent) podClaim(ctx context.Context, claim *corev1.PersistentVolumeClai
 	}
 	s.Size, s.Parameters = claim.Spec.Resources.Requests.Storage().Value(), class.Parameters
 	s.Block = claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	from := sourceOf(claim).kind
+	s.FromSnapshot, s.FromClaim = from == kubeclient.KindSnapshot, from == kubeclient.KindClaim
 	for _, mode := range claim.Spec.AccessModes {
 		s.AccessModes = append(s.AccessModes, string(mode))
 	}

@@ -70,6 +70,8 @@ func TestPodClaim(t *testing.T) {
 	here := map[string]string{api.AnnotationSelectedNode: "node-1"}
 	unbound := api.PodClaim{Name: "data", UID: "claim-data", Node: "node-1", AccessModes: []string{"ReadWriteOnce"}, Parameters: map[string]string{"volumeGroup": "vg"}}
 	byOthers := api.PodClaim{Name: "data", UID: "claim-data", Node: "node-1", ByOthers: true}
+	restored, cloned := unbound, unbound
+	restored.FromSnapshot, cloned.FromClaim = true, true
 	from := func(group *string, kind string) func(*corev1.PersistentVolumeClaim) {
 		return func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: group, Kind: kind, Name: "source"}
@@ -81,8 +83,8 @@ func TestPodClaim(t *testing.T) {
 		ours   bool
 	}{
 		"unbound":           {func(*corev1.PersistentVolumeClaim) {}, unbound, true},
-		"a restore":         {from(ptr.To("snapshot.storage.k8s.io"), "VolumeSnapshot"), unbound, true},
-		"a clone":           {from(nil, "PersistentVolumeClaim"), unbound, true},
+		"a restore":         {from(ptr.To("snapshot.storage.k8s.io"), "VolumeSnapshot"), restored, true},
+		"a clone":           {from(nil, "PersistentVolumeClaim"), cloned, true},
 		"a populator's":     {from(ptr.To("volsync.backube"), "ReplicationDestination"), byOthers, true},
 		"with a selector":   {func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }, byOthers, true},
 		"bound":             {func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-data" }, api.PodClaim{Name: "data", UID: "claim-data", Node: "node-2", Bound: true}, true},
