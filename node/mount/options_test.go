@@ -47,7 +47,7 @@ func TestMountOptionsRefuse(t *testing.T) {
 	}
 }
 
-// TestMountOptionsThatSkipRecovery: who mounts read-only copies elsewhere with such an option is told that none is needed.
+// TestMountOptionsThatSkipRecovery: the error names the reason, and that a read-only copy needs none of them.
 func TestMountOptionsThatSkipRecovery(t *testing.T) {
 	for _, option := range []string{"noload", "norecovery", "nologreplay"} {
 		if err := CheckOptions("xfs", []string{"ro", "noatime," + option}); lvm.KindOf(err) != lvm.KindInvalid || !strings.Contains(err.Error(), "A read-only copy needs no such option") {
