@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -75,6 +76,8 @@ func (a *Agent) mayPlace(ctx context.Context, name, node string) (refused, err e
 func mayMove(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, node string) error {
 	to, size := wants(claim), claim.Status.Capacity.Storage()
 	switch {
+	case isEphemeral(claim):
+		return errors.New("the claim is that of a pod's ephemeral volume, and is deleted with its pod")
 	case len(validation.IsDNS1123Subdomain(to)) > 0:
 		return fmt.Errorf("the annotation %s names %s, which cannot be a node", api.AnnotationMoveTo, kubeclient.Quoted(to))
 	case pv.DeletionTimestamp != nil:
@@ -134,9 +137,19 @@ func (a *Agent) companions(ctx context.Context, claim *corev1.PersistentVolumeCl
 	return slices.Sorted(maps.Keys(seen)), nil, nil
 }
 
-// companion reads another claim of a pod; own is false if it does not have to move: it has no volume of this driver, or one on the target.
+// isEphemeral reports whether a claim is that of a generic ephemeral volume: it is deleted with its pod, as each move needs it.
+func isEphemeral(claim *corev1.PersistentVolumeClaim) bool {
+	owner := metav1.GetControllerOf(claim)
+	return owner != nil && owner.APIVersion == "v1" && owner.Kind == "Pod"
+}
+
+// companion reads another claim of a pod; own is false if it does not have to move: it has no volume of this driver, or one on the target, or is
+// deleted with the pod.
 func (a *Agent) companion(ctx context.Context, claim *corev1.PersistentVolumeClaim, name, to string) (other *corev1.PersistentVolumeClaim, own bool, refused, err error) {
-	if other, err = a.objects.Claim(ctx, claim.Namespace, name); err != nil || other == nil || other.Spec.VolumeName == "" {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return nil, false, fmt.Errorf("a pod or the annotation %s names %s, which cannot be a claim: correct it", api.AnnotationMoveWith, kubeclient.Quoted(name)), nil
+	}
+	if other, err = a.objects.Claim(ctx, claim.Namespace, name); err != nil || other == nil || other.Spec.VolumeName == "" || isEphemeral(other) {
 		return other, false, nil, err
 	}
 	pv, err := a.objects.Volume(ctx, other.Spec.VolumeName)

@@ -11,6 +11,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // decide returns the next step of this node for a claim. It is a pure function.
@@ -212,8 +213,8 @@ func (v *view) formerCopy(grace time.Duration) step {
 	if v.claim.Annotations[api.AnnotationMoveFinish] == v.node {
 		return step{do: remove, phase: PhaseMoved}
 	}
-	for _, p := range v.users {
-		if p.node != v.node && !p.since.IsZero() && v.now.Sub(p.since) >= grace {
+	for _, p := range v.users { // on another node than the volume's they prove nothing
+		if p.node == pending.NodeOf(pv) && !p.since.IsZero() && v.now.Sub(p.since) >= grace {
 			return step{do: remove, phase: PhaseMoved}
 		}
 	}

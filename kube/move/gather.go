@@ -38,7 +38,6 @@ func (a *Agent) gather(ctx context.Context, u unit) (*view, error) {
 	if v.local, v.rec = localOf(locals, u.volume); v.local == nil && wants(v.claim) != a.node {
 		return v, nil // not of this node
 	}
-	v.claim = sameClaim(v.claim, u.volume)
 	if v.pv, err = a.objects.Volume(ctx, u.volume); err != nil {
 		return nil, err
 	}
@@ -47,6 +46,9 @@ func (a *Agent) gather(ctx context.Context, u unit) (*view, error) {
 		return nil, err
 	}
 	v.local, v.rec = localOf(locals, u.volume)
+	if begins := v.local != nil && v.local.State == lvm.StateReady && v.rec == nil; !begins || v.claim == nil || u.volume != v.claim.Spec.VolumeName {
+		v.claim = sameClaim(v.claim, u.volume) // else newRecord says that the claim's volume is not one that was created for it
+	}
 	a.mu.Lock()
 	v.progress = a.progress[u.volume]
 	a.mu.Unlock()

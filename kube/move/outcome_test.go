@@ -462,6 +462,9 @@ func TestRefusals(t *testing.T) {
 		}},
 		{"class deleted", "does not exist", func(p *inSteps) { p.class = nil }},
 		{"class of another driver", "is not one of nodelvm.io", func(p *inSteps) { p.class.Provisioner = "other.io" }},
+		{"ephemeral", "is deleted with its pod", func(p *inSteps) { p.own("data", "db-0") }},
+		{"static", "was not created for this claim", func(p *inSteps) { p.rename("data", "by-hand") }},
+		{"no claim's name", "\"a/b\", which cannot be a claim", func(p *inSteps) { p.annotateClaim("data", api.AnnotationMoveWith, "wal, a/b") }},
 		{"selected node elsewhere", "names \"node-2\"", func(p *inSteps) { p.annotateClaim("data", api.AnnotationSelectedNode, "node-2") }},
 		{"deleted", "is being deleted", func(p *inSteps) { now := metav1.Now(); p.pvs["pvc-uid-data"].DeletionTimestamp = &now }},
 	} {
@@ -479,6 +482,62 @@ func TestRefusals(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// own makes a claim that of a pod's ephemeral volume.
+func (p *inSteps) own(claim, pod string) {
+	yes := true
+	p.claims[claim].OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod, Controller: &yes}}
+}
+
+// rename gives a claim's volume another name, as an admin does who adopts a logical volume.
+func (p *inSteps) rename(claim, name string) {
+	pv, disks := p.pvs["pvc-uid-"+claim], p.nodes["node-1"]
+	v := disks.vols[pv.Name]
+	delete(p.pvs, pv.Name)
+	delete(disks.vols, pv.Name)
+	pv.Name, v.Name, v.ID.LV, p.claims[claim].Spec.VolumeName = name, name, name, name
+	pv.Spec.CSI.VolumeHandle = v.ID.String()
+	p.pvs[name], disks.vols[name] = pv, v
+	delete(p.acked, "pvc-uid-"+claim)
+}
+
+// TestEphemeralSibling: a claim that is deleted with its pod does not move, and does not hold back or cancel the others.
+func TestEphemeralSibling(t *testing.T) {
+	p := play(t, corev1.PersistentVolumeReclaimDelete)
+	p.provision("scratch", corev1.PersistentVolumeReclaimDelete)
+	p.own("scratch", "db-0")
+	p.pods["db-0"] = podOf("db-0", "data", "wal", "scratch")
+	p.reconcile()
+	p.startPod("db-0")
+	p.rest()
+	if !isParked(p.pvs["pvc-uid-data"]) || p.status("data").Phase != PhaseStopping {
+		t.Errorf("the move waits for a claim that is deleted with the pod: %+v", p.status("data"))
+	}
+	p.stopPod("db-0", false)
+	p.deleteClaim("scratch")
+	p.reconcile()
+	p.rest()
+	p.expect("node-2")
+}
+
+// TestPodsElsewhereProveNothing: the grace period of a former copy is that of a pod on the node of the PersistentVolume.
+func TestPodsElsewhereProveNothing(t *testing.T) {
+	p := play(t, corev1.PersistentVolumeReclaimDelete)
+	p.rest()
+	p.startPod("db-0")
+	p.pods["db-0"].Spec.NodeName = "node-3"
+	p.now = p.now.Add(2 * time.Hour)
+	p.step()
+	if p.states("data") != "node-1 moved, node-2 ready" {
+		t.Errorf("a pod on a third node proved that node-2 has the volume: %s", p.states("data"))
+	}
+	p.pods["db-0"].Spec.NodeName = "node-2"
+	p.step()
+	p.step()
+	if p.states("data") != "node-2 ready" {
+		t.Errorf("a pod on node-2 did not: %s", p.states("data"))
 	}
 }
 
