@@ -144,7 +144,7 @@ func decide(s observation) step {
 
 func decideBound(s observation) step {
 	switch {
-	case !s.OptIn, s.Claim.DeletionTimestamp == nil && s.Now.Before(releaseAt(s.Marked, s.Began, s.Grace)):
+	case !s.OptIn, s.copied().node != "", s.Claim.DeletionTimestamp == nil && s.Now.Before(releaseAt(s.Marked, s.Began, s.Grace)):
 		return stepReport
 	case slices.ContainsFunc(s.users, s.alive):
 		return stepInUse
@@ -194,6 +194,9 @@ func decideReleased(s observation) step {
 	}
 	if s.OptIn && s.Now.Before(releasedAt(s.Pv).Add(min(podsAppear, s.Grace))) {
 		return stepAwait
+	}
+	if s.copied().node != "" {
+		return stepNothing
 	}
 	policy := cmp.Or(policyBefore(s.Pv), s.Pv.Spec.PersistentVolumeReclaimPolicy)
 	switch {

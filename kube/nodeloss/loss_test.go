@@ -2,6 +2,7 @@ package nodeloss
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +92,13 @@ func TestDecide(t *testing.T) {
 	kept := volume(corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain)
 	kept.Annotations = map[string]string{api.AnnotationReclaimPolicy: "Delete"}
 	old := now.Add(-time.Hour)
+	moves := func(annotation, text string) *corev1.PersistentVolume {
+		pv := volume(corev1.VolumeBound, corev1.PersistentVolumeReclaimRetain)
+		pv.Annotations = map[string]string{api.AnnotationMovingTo: "m", annotation: text}
+		return pv
+	}
+	movedAndReleased := moves(api.AnnotationHandedOver, "h")
+	movedAndReleased.Status.Phase = corev1.VolumeReleased
 	waits, runsThere, runsElsewhere := podOn("", corev1.PodPending, false), podOn("n", corev1.PodRunning, false), podOn("m", corev1.PodRunning, false)
 	for name, c := range map[string]struct {
 		observation
@@ -109,6 +117,12 @@ func TestDecide(t *testing.T) {
 		"begun by another one":             {observation{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old, Began: now}, stepAwait},
 		"kept while its claim was deleted": {observation{Loss: gone, Pv: kept, OptIn: true, Marked: old}, stepDeletePV},
 		"kept so, and back":                {observation{Pv: kept}, stepClearLoss},
+		"due, copied to another node":      {observation{Loss: gone, Pv: moves(api.AnnotationMoveAnswer, `{"received": "h"}`), Claim: claim, OptIn: true, Marked: old}, stepReport},
+		"due, moved, which is known there": {observation{Loss: gone, Pv: moves(api.AnnotationMoveAnswer, `{"confirmed": "h"}`), Claim: claim, OptIn: true, Marked: old}, stepReport},
+		"due, handed over":                 {observation{Loss: gone, Pv: moves(api.AnnotationHandedOver, "h"), Claim: claim, OptIn: true, Marked: old}, stepReport},
+		"handed over, the claim is gone":   {observation{Loss: gone, Pv: movedAndReleased, OptIn: true, Marked: old}, stepNothing},
+		"due, copied in part":              {observation{Loss: gone, Pv: moves(api.AnnotationMoveAnswer, `{"done": 1, "total": 2}`), Claim: claim, OptIn: true, Marked: old}, stepDeleteClaim},
+		"due, no copy yet":                 {observation{Loss: gone, Pv: moves("a", "b"), Claim: claim, OptIn: true, Marked: old}, stepDeleteClaim},
 		"due by its taint":                 {observation{Loss: taint, Pv: bound, Claim: claim, OptIn: true, Marked: old}, stepDeleteClaim},
 		"due, its pod on the node":         {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{runsThere}}, stepDeleteClaim},
 		"a pod runs elsewhere":             {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{waits, runsElsewhere}}, stepInUse},
@@ -138,6 +152,24 @@ func TestDecide(t *testing.T) {
 		if got := decide(c.observation); got != c.want {
 			t.Errorf("%s: step %d, want %d", name, got, c.want)
 		}
+	}
+}
+
+// TestReportOfMovedVolume: the owner of a claim whose volume another node has is not told to delete the claim.
+func TestReportOfMovedVolume(t *testing.T) {
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{api.AnnotationMovingTo: "m", api.AnnotationMoveAnswer: `{"confirmed": "h"}`}}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data"}}
+	s := observation{Loss: loss{kind: lossGone, node: "n"}, Pv: pv, Claim: claim, OptIn: true}
+	if got := s.remedyOfMove(); !strings.Contains(got, "Node m has this volume's data since its move") || !strings.Contains(got, "kubectl -n ns annotate pvc data --overwrite volume.kubernetes.io/selected-node=m") || !strings.Contains(got, "kubectl delete pv pvc-1") {
+		t.Errorf("moved: %s", got)
+	}
+	pv.Annotations[api.AnnotationMoveAnswer] = `{"received": "h"}`
+	if got := s.remedyOfMove(); !strings.Contains(got, "Node m has a complete copy, but does not know whether node n has handed the volume over") || strings.Contains(got, "kubectl delete") {
+		t.Errorf("copied: %s", got)
+	}
+	pv.Annotations[api.AnnotationMoveAnswer] = "{"
+	if got := s.remedyOfMove(); got != "" {
+		t.Errorf("not copied: %s", got)
 	}
 }
 

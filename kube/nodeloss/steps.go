@@ -200,6 +200,8 @@ func (r *round) reportLost(ctx context.Context, s observation) (time.Duration, e
 	switch {
 	case s.Claim == nil:
 		return max(time.Second, s.Marked.Add(s.Grace).Sub(s.Now)), nil // no owner is left to inform
+	case s.remedyOfMove() != "":
+		return reportAgain, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, s.Loss.String()+", and this claim's volume was moving to another node. "+s.remedyOfMove())
 	case !s.OptIn:
 		return reportAgain, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, what+"nodelvm deletes nothing. "+remedy+
 			fmt.Sprintf(" nodelvm-controller releases volumes of storage classes with the annotation %s: %s.", api.AnnotationOnNodeLoss, api.OnNodeLossRelease))
