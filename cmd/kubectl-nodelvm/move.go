@@ -109,10 +109,15 @@ func (c *command) move(cmd *cobra.Command, cluster *cluster, namespace string, a
 		return c.finishMoves(cmd, cluster, f, claims, o)
 	}
 	p := f.planMove(claims, o.to)
-	if err := c.settings.print(cmd.OutOrStdout(), p, p.write); err != nil {
+	refused := p.refused()
+	write := p.write
+	if len(refused) > 0 {
+		write = p.writePassedOver
+	}
+	if err := c.settings.print(cmd.OutOrStdout(), p, write); err != nil {
 		return err
 	}
-	if refused := p.refused(); len(refused) > 0 {
+	if len(refused) > 0 {
 		return fmt.Errorf("nothing was changed: %s", strings.Join(refused, "\n"))
 	}
 	out := c.messages(cmd)

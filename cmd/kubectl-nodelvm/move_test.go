@@ -521,7 +521,7 @@ func TestMovesTable(t *testing.T) {
 	marked("node-2")(nil, pv)
 	_, web := f.of("web")
 	moveTo(web, "node-2")
-	f.answers[0].page.Volumes = []report.Volume{{Name: web.Name, State: string(lvm.StateMoved), Cluster: ours}, {Name: "pvc-gone", Claim: "shop/gone", State: string(lvm.StateMoved), Size: GiB, Cluster: ours},
+	f.answers[0].page.Volumes = []report.Volume{{Name: web.Name, State: string(lvm.StateMoved), Cluster: ours}, {Name: "pvc-gone", Group: "vg-data", LV: "pvc-gone", Claim: "shop/gone", State: string(lvm.StateMoved), Size: GiB, Cluster: ours},
 		{Name: "pvc-theirs", Claim: "shop/theirs", State: string(lvm.StateMoved), Cluster: another}}
 	rows := moveRowsOf(f.claims, f.volumes, true, usersOf(f.pods), f.answers, now)
 	golden(t, "moves.txt", []byte(printed(t, moveTable(rows, now, false))))

@@ -50,26 +50,36 @@ func (c *cluster) moveFacts(ctx context.Context, namespace string, ask []string)
 			f.unread = append(f.unread, what+": "+err.Error())
 		}
 	}
-	f.volumes, err = c.volumes(ctx)
+	f.volumes, err = known(c.volumes(ctx))
 	read("PersistentVolumes", err)
-	f.classes, _, err = c.classes(ctx)
+	classes, _, err := c.classes(ctx)
+	f.classes, err = known(classes, err)
 	read("storage classes", err)
-	f.nodes, err = list[corev1.Node](ctx, c.all("/api/v1/nodes"))
+	f.nodes, err = known(list[corev1.Node](ctx, c.all("/api/v1/nodes")))
 	read("nodes", err)
-	f.csiNodes, err = list[storagev1.CSINode](ctx, c.all("/apis/storage.k8s.io/v1/csinodes"))
+	f.csiNodes, err = known(list[storagev1.CSINode](ctx, c.all("/apis/storage.k8s.io/v1/csinodes")))
 	read(theCSINodes, err)
-	f.published, err = list[storagev1.CSIStorageCapacity](ctx, c.all("/apis/storage.k8s.io/v1/csistoragecapacities"))
+	f.published, err = known(list[storagev1.CSIStorageCapacity](ctx, c.all("/apis/storage.k8s.io/v1/csistoragecapacities")))
 	read(theCapacities, err)
 	f.snapshots, err = c.namespaceSnapshots(ctx, namespace)
 	read("VolumeSnapshots", err)
-	f.contents, _, err = c.contents(ctx)
+	contents, _, err := c.contents(ctx)
+	f.contents, err = known(contents, err)
 	read("VolumeSnapshotContents", err)
-	if f.drivers, err = c.drivers(ctx); err == nil {
+	if f.drivers, err = known(c.drivers(ctx)); err == nil {
 		asked := slices.DeleteFunc(slices.Clone(f.drivers), func(pod corev1.Pod) bool { return ask != nil && !slices.Contains(ask, pod.Spec.NodeName) })
 		f.answers = c.answers(ctx, asked, f.classes)
 	}
 	read("the driver's pods", err)
 	return f, nil
+}
+
+// known makes an empty list of one that was read: nil stands for one that was not.
+func known[T any](list []T, err error) ([]T, error) {
+	if err == nil && list == nil {
+		list = []T{}
+	}
+	return list, err
 }
 
 // readMovePods reads the pods of all namespaces, whose rules count on a target, or if that is not allowed, those of the namespace.

@@ -197,11 +197,26 @@ func (p *movePlan) write(w io.Writer) error {
 	return err
 }
 
+// writePassedOver is what is printed of a plan that is refused, beside the refusals.
+func (p *movePlan) writePassedOver(w io.Writer) error {
+	var text strings.Builder
+	for _, g := range p.Groups {
+		g.writePassedOver(&text)
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
 // write prints the sentences about a group.
 func (g *moveGroup) write(text *strings.Builder) {
 	for _, note := range g.Notes {
 		writeLine(text, "note: ", g.Namespace+": "+note)
 	}
+	g.writePassedOver(text)
+}
+
+// writePassedOver prints why the other nodes were not chosen.
+func (g *moveGroup) writePassedOver(text *strings.Builder) {
 	for i, n := range g.PassedOver {
 		if i == nodesShown {
 			fmt.Fprintf(text, "passed over: %d more nodes: see -o json\n", len(g.PassedOver)-i)
@@ -241,7 +256,7 @@ func writeNext(w io.Writer, pods []*corev1.Pod) error {
 		return nil
 	}
 	var text strings.Builder
-	text.WriteString("next: delete the pods that use the volumes. A copy begins when its pod has ended; the pod that replaces it waits until the volume has moved:\n")
+	text.WriteString("next: delete the pods that use the volumes when an interruption suits you. A copy begins when its pod has ended; the pod that replaces it waits until the volume has moved:\n")
 	for _, pod := range pods {
 		writeLine(&text, "  ", fmt.Sprintf("kubectl -n %s delete pod %s", pod.Namespace, printable.ShellWord(pod.Name)))
 	}

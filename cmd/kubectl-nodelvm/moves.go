@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
 )
@@ -51,16 +53,17 @@ const endedShown = 24 * time.Hour
 
 // moveRowsOf builds the rows, ordered by claim.
 func moveRowsOf(claims []corev1.PersistentVolumeClaim, volumes []corev1.PersistentVolume, known bool, users map[string][]user, answers []answer, now time.Time) []moveRow {
+	byName := map[string]*corev1.PersistentVolume{}
+	for i := range volumes {
+		byName[volumes[i].Name] = &volumes[i]
+	}
+	former := formerCopies(answers)
 	rows := []moveRow{}
 	for i := range claims {
 		claim := &claims[i]
-		pv := find(volumes, func(pv *corev1.PersistentVolume) bool { return pv.Name == claim.Spec.VolumeName })
+		pv := byName[claim.Spec.VolumeName]
 		row, has := moveRowOf(claim, pv, known)
-		for a := range answers {
-			if claim.Spec.VolumeName != "" && answers[a].formerCopy(claim.Spec.VolumeName) && !slices.Contains(row.Former, answers[a].node) {
-				row.Former = append(row.Former, answers[a].node)
-			}
-		}
+		row.Former = former[claim.Spec.VolumeName]
 		if !has && len(row.Former) > 0 { // its annotations are gone
 			has, row.Phase, row.From, row.To, row.Text = true, api.MoveMoved, row.Former[0], "", "the former copy is there"
 			if pv != nil {
@@ -80,14 +83,32 @@ func moveRowsOf(claims []corev1.PersistentVolumeClaim, volumes []corev1.Persiste
 	return rows
 }
 
-// withoutClaim returns rows of former copies whose claims no row has: these are deleted.
-func withoutClaim(rows []moveRow, answers []answer) (more []moveRow) {
+// formerCopies returns the nodes that report a former copy of a volume, by its name.
+func formerCopies(answers []answer) map[string][]string {
+	nodes := map[string][]string{}
 	for _, a := range answers {
 		for _, v := range a.page.Volumes {
-			if a.err != nil || v.State != string(lvm.StateMoved) || v.Cluster != a.page.Cluster || slices.ContainsFunc(rows, func(r moveRow) bool { return r.Volume == v.Name }) {
+			if a.err == nil && v.Name != "" && v.State == string(lvm.StateMoved) && v.Cluster == a.page.Cluster && !slices.Contains(nodes[v.Name], a.node) {
+				nodes[v.Name] = append(nodes[v.Name], a.node)
+			}
+		}
+	}
+	return nodes
+}
+
+// withoutClaim returns rows of former copies whose claims no row has: these are deleted.
+func withoutClaim(rows []moveRow, answers []answer) (more []moveRow) {
+	listed := map[string]bool{}
+	for _, r := range rows {
+		listed[r.Volume] = true
+	}
+	for _, a := range answers {
+		for _, v := range a.page.Volumes {
+			if a.err != nil || v.State != string(lvm.StateMoved) || v.Cluster != a.page.Cluster || listed[v.Name] {
 				continue
 			}
-			more = append(more, moveRow{Claim: v.Claim, From: a.node, Phase: api.MoveMoved, Size: v.Size, Volume: v.Name, Former: []string{a.node}, gone: true, Text: "no claim has this volume any more"})
+			more = append(more, moveRow{Claim: v.Claim, From: a.node, Phase: api.MoveMoved, Size: v.Size, Volume: v.Name, Former: []string{a.node}, gone: true,
+				Text: fmt.Sprintf("no claim has this volume any more; to delete the former copy, on %s: lvremove %s/%s", a.node, printable.ShellWord(string(v.Group)), printable.ShellWord(v.LV))})
 		}
 	}
 	return more
