@@ -75,14 +75,19 @@ func TestVolumeInUseIsNotAbandoned(t *testing.T) {
 	}
 }
 
-// TestVolumeBoundDuringSearchIsNoOrphan: the search sees a PersistentVolume that is created and bound while it lists the others.
+// TestVolumeBoundDuringSearchIsNoOrphan: the search sees a PersistentVolume that is created and bound while it lists the others. A volume with the
+// record of a move is no orphan either: between the switch and the creation of its PersistentVolume it is the only copy of the data.
 func TestVolumeBoundDuringSearchIsNoOrphan(t *testing.T) {
 	owned := lvm.ManagedVolume{Volume: lvm.Volume{ID: lvm.ID{VG: "AAAAAA-0000-0000-0000-0000-0000-000001", LV: "pvc-1"}, UUID: "u", Name: "pvc-1", Claim: "shop/data"}}
 	pv := &corev1.PersistentVolume{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindVolume}, ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: api.DriverName, VolumeHandle: owned.ID.String()}
 	claim := &corev1.PersistentVolumeClaim{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kubeclient.KindClaim}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "1"}}
 	claim.Spec.VolumeName = "pvc-1"
-	for name, comes := range map[string]bool{"bound meanwhile": true, "its PersistentVolume is lost": false} {
+	for name, comes := range map[string]bool{"bound meanwhile": true, "its PersistentVolume is lost": false, "the same in a move": false} {
+		moves := strings.Contains(name, "move")
+		if owned.Record = ""; moves {
+			owned.Record = `{"from": "node-1"}`
+		}
 		made := false // at the first read of the claim
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
@@ -105,7 +110,7 @@ func TestVolumeBoundDuringSearchIsNoOrphan(t *testing.T) {
 		search := OrphanSearch{Client: client, Holdings: func(context.Context) (lvm.ManagedVolumes, error) {
 			return lvm.ManagedVolumes{Owned: []lvm.ManagedVolume{owned}}, nil
 		}}
-		if orphans, _, err := search.Find(t.Context()); err != nil || (len(orphans) == 0) != comes {
+		if orphans, _, err := search.Find(t.Context()); err != nil || (len(orphans) == 0) != (comes || moves) {
 			t.Errorf("%s: %+v, %v", name, orphans, err)
 		}
 	}

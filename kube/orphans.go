@@ -188,8 +188,11 @@ func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Manage
 // classify determines what happened to the claim of a volume without a PersistentVolume. A volume whose claim still waits
 // for it is being created and is no orphan.
 func (s *OrphanSearch) classify(ctx context.Context, o lvm.ManagedVolume) (kind report.Reason, why string, err error) {
-	if o.Snapshot {
+	switch {
+	case o.Snapshot:
 		return report.ReasonUnreferenced, "no VolumeSnapshotContent refers to it", nil
+	case o.Record != "": // it moves: its agents create its PersistentVolume again
+		return "", "", nil
 	}
 	namespace, name := kubeclient.ClaimKey(o.Claim)
 	if name == "" {

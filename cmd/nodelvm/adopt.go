@@ -88,6 +88,9 @@ func (o *adoptOptions) adopt(ctx context.Context, a *adminSession, args []string
 		if err != nil {
 			return "", err
 		}
+		if err := notMoving(v); err != nil {
+			return "", err
+		}
 		if err := a.unheld(ctx, v); err != nil {
 			return "", err
 		}
@@ -146,6 +149,14 @@ func (o *adoptOptions) find(ctx context.Context, a *adminSession, path string) (
 		return lvm.Volume{}, fmt.Errorf("%s/%s is a snapshot: create a VolumeSnapshotContent with the handle %s", group, lv, holdings.Owned[i].ID)
 	}
 	return holdings.Owned[i].Volume, nil
+}
+
+// notMoving refuses a volume between the deletion of one PersistentVolume and the creation of the next: a second one would lead to the same data.
+func notMoving(v lvm.Volume) error {
+	if v.Record == "" && !v.State.IsMove() {
+		return nil
+	}
+	return fmt.Errorf("%s/%s is moving to another node, or came from one a moment ago: the drivers create its PersistentVolume again", v.Group, v.ID.LV)
 }
 
 // unheld refuses a volume that has a PersistentVolume: a second one, or another claim in the first, could lead to the deletion

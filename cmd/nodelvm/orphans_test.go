@@ -142,6 +142,18 @@ func TestAdoptRefusesVolumeOfAPersistentVolume(t *testing.T) {
 	}
 }
 
+// TestAdoptRefusesVolumeThatMoves: the drivers of both nodes create its PersistentVolume again.
+func TestAdoptRefusesVolumeThatMoves(t *testing.T) {
+	for name, v := range map[string]lvm.Volume{"held": {State: lvm.StateMoving}, "switched": {State: lvm.StateReady, Record: "{}"}} {
+		if err := notMoving(v); !strings.Contains(fmt.Sprint(err), "is moving to another node, or came from one a moment ago") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := notMoving(lvm.Volume{State: lvm.StateReady}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAdoptAll: who had several volumes gets none by itself.
 func TestAdoptAll(t *testing.T) {
 	orphan := func(lv, claim string, kind report.Reason) kube.Orphan {
