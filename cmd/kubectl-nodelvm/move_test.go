@@ -382,10 +382,13 @@ func TestEstimate(t *testing.T) {
 	if g := f.plan("web", "node-2").Groups[0]; g.Seconds != 10 {
 		t.Errorf("1 GiB at %s: %d s", defaultRate, g.Seconds)
 	}
-	f.drivers[0].Spec.Containers[0].Args = append(f.drivers[0].Spec.Containers[0].Args, "--move-rate=10Mi")
 	f.answers[0].page.Volumes = []report.Volume{{ID: vg1 + "/pvc-uid-web", Used: ptr.To(100 * MiB)}}
-	if g := f.plan("web", "node-2").Groups[0]; g.Seconds != 10 || g.Claims[0].Copied != 100*MiB || g.Claims[0].Size != GiB {
-		t.Errorf("100 MiB at 10 MiB/s: %+v", g)
+	if g := f.plan("web", "node-2").Groups[0]; g.Seconds != 1 || g.Claims[0].Copied != 100*MiB || g.Claims[0].Size != GiB {
+		t.Errorf("100 MiB of 1 GiB: %+v", g)
+	}
+	f.drivers[0].Spec.Containers[0].Args = append(f.drivers[0].Spec.Containers[0].Args, "--move-rate=10Mi")
+	if g := f.plan("web", "node-2").Groups[0]; g.Seconds != 102 {
+		t.Errorf("1 GiB at 10 MiB/s: %+v", g)
 	}
 }
 

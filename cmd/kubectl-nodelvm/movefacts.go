@@ -211,13 +211,16 @@ func (f *moveFacts) driverOn(node string) *corev1.Pod {
 // defaultRate is what a copy is estimated with: a link of 1 Gbit/s. A driver with a lower limit copies at that.
 const defaultRate = 100 * lvm.MiB
 
-// copyTime estimates the time for copies from a node.
-func (f *moveFacts) copyTime(from string, copied lvm.Bytes) time.Duration {
-	rate := defaultRate
+// readRate is how fast a source reads blocks that a thin volume has not allocated.
+const readRate = 2 * lvm.GiB
+
+// copyTime estimates the time for copies from a node. A driver's limit counts for all that is read.
+func (f *moveFacts) copyTime(from string, size, copied lvm.Bytes) time.Duration {
+	seconds := float64(copied)/float64(defaultRate) + float64(size-copied)/float64(readRate)
 	if pod := f.driverOn(from); pod != nil {
 		if _, limit := movesVolumes(pod); limit > 0 {
-			rate = min(rate, limit)
+			seconds = max(seconds, float64(size)/float64(limit))
 		}
 	}
-	return max(time.Second, (time.Duration(float64(copied) / float64(rate) * float64(time.Second))).Round(time.Second))
+	return max(time.Second, time.Duration(seconds*float64(time.Second)).Round(time.Second))
 }

@@ -141,7 +141,7 @@ func (f *moveFacts) describe(g *moveGroup, asked []*corev1.PersistentVolumeClaim
 			added = append(added, c.Name)
 		}
 	}
-	g.Seconds = int64(f.copyTime(g.From, copied) / time.Second)
+	g.Seconds = int64(f.copyTime(g.From, g.size(), copied) / time.Second)
 	for _, pod := range g.pods {
 		g.Pods = append(g.Pods, pod.Name)
 	}
