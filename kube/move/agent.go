@@ -18,8 +18,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// How soon an agent decides again: on moves in which the other node has its turn, on those that wait for a user, and on former copies. No watch shows
-// the agent a PersistentVolume.
+// How soon an agent decides again: on moves that began to wait a moment ago, on those that wait for long, and on former copies. No watch shows the
+// agent a PersistentVolume.
 const (
 	lookSoon  = 500 * time.Millisecond
 	lookLater = 10 * time.Second
@@ -64,6 +64,7 @@ type Agent struct {
 	progress map[string]Progress  // by name of the PersistentVolume
 	reported map[string]reported  // by namespace/name
 	refusals *flowcontrol.Backoff // by namespace/name: of claims whose move cannot begin
+	paces    map[string]pace      // by unit.key: of moves that wait
 }
 
 // reported is what the claim's status says.
@@ -77,7 +78,7 @@ func New(cfg Config) *Agent {
 	a := &Agent{
 		engine: cfg.Engine, node: cfg.Node, grace: cmp.Or(cfg.Grace, Grace), log: cmp.Or(cfg.Log, slog.Default()), now: time.Now,
 		queue: workqueue.NewTypedDelayingQueue[string](),
-		asked: map[string]bool{}, progress: map[string]Progress{}, reported: map[string]reported{},
+		asked: map[string]bool{}, progress: map[string]Progress{}, reported: map[string]reported{}, paces: map[string]pace{},
 		refusals: flowcontrol.NewBackOff(lookLater, lookRefused),
 	}
 	if cfg.Client != nil {
@@ -102,6 +103,7 @@ func (a *Agent) Observe(claim *corev1.PersistentVolumeClaim, deleted bool) {
 		delete(a.asked, key)
 	}
 	a.retrySoon(claim.Namespace)
+	a.readSoon(claim.Namespace)
 	a.mu.Unlock()
 	if concerns || before || claim.Annotations[api.AnnotationMoveFinish] == a.node {
 		a.queue.Add(claim.Namespace)
@@ -229,7 +231,11 @@ func (a *Agent) round(ctx context.Context, namespace string) (again time.Duratio
 			}
 			continue
 		}
-		if next := a.advance(ctx, u); next > 0 && (again == 0 || next < again) {
+		next := a.early(u)
+		if next == 0 {
+			next = a.advance(ctx, u)
+		}
+		if next > 0 && (again == 0 || next < again) {
 			again = next
 		}
 	}
@@ -249,13 +255,17 @@ func (a *Agent) advance(ctx context.Context, u unit) (again time.Duration) {
 			a.log.WarnContext(ctx, "a step of a move failed; will retry", "claim", u.namespace+"/"+u.claim, "step", string(done.do), "error", err)
 			return lookLater
 		case done.do == wait && done.phase == "":
+			a.forgetPace(u)
 			return 0
 		case done.do == wait && done.phase == PhaseWaiting:
+			a.forgetPace(u)
 			a.refusals.Next(u.namespace+"/"+u.claim, a.now())
 			return lookLater
 		case done.do == wait && done.phase == PhaseMoved:
 			return lookLater
-		case done.do == wait || done.do == poke || done.do == receive:
+		case done.do == wait || done.do == receive:
+			return a.rest(u, done)
+		case done.do == poke:
 			return lookSoon
 		}
 	}

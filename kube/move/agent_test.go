@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // TestObserve: only claims that may concern the node cost it requests.
@@ -38,6 +39,50 @@ func TestObserve(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWaitingMoveIsReadRarely: a move waits for its pod as long as the user likes. What then happens is seen within lookLater.
+func TestWaitingMoveIsReadRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(corev1.PersistentVolumeReclaimDelete, "data")
+		requests := 0
+		w.before = func() error { requests++; return nil }
+		for _, a := range w.agents {
+			defer a.queue.ShutDown()
+			a.now = time.Now
+		}
+		w.startPod("db-0")
+		w.annotateClaim("data", api.AnnotationMoveTo, "node-2")
+		for _, a := range w.agents {
+			a.Observe(w.claims["data"], false)
+		}
+		work := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				again := lookLater
+				for _, a := range w.agents {
+					if next := a.round(t.Context(), "ns"); next > 0 {
+						again = min(again, next)
+					}
+					w.reconcile()
+				}
+				time.Sleep(again)
+			}
+		}
+		work(time.Minute)
+		if !isParked(w.pvs["pvc-uid-data"]) {
+			t.Fatal("the move did not begin")
+		}
+		requests = 0
+		work(time.Hour)
+		if requests > 5000 {
+			t.Errorf("a move that waits for a pod costs %d requests an hour", requests)
+		}
+		w.stopPod("db-0", false)
+		work(lookLater + time.Second)
+		if v := w.nodes["node-1"].vols["pvc-uid-data"]; v.State == lvm.StateReady {
+			t.Errorf("the volume is not held %s after its pod has ended", lookLater)
+		}
+	})
 }
 
 // TestRefusedClaimIsReadRarely: a tenant can annotate any number of claims with a move that cannot begin.
