@@ -25,6 +25,8 @@ const (
 	lookLater = 10 * time.Second
 	lookRound = time.Minute
 
+	lookTogether = 100 * time.Millisecond // changes of claims that come together, as of the claims of a pod, cost one round
+
 	lookRefused = 10 * time.Minute // at most: a tenant may annotate any number of claims
 )
 
@@ -82,7 +84,7 @@ func New(cfg Config) *Agent {
 		refusals: flowcontrol.NewBackOff(lookLater, lookRefused),
 	}
 	if cfg.Client != nil {
-		a.objects = server{cfg.Client}
+		a.objects = newPaced(server{cfg.Client})
 		a.review = reviewToken(cfg.Client)
 		a.events = &kubeclient.EventRecorder{Client: cfg.Client, Node: cfg.Node, Counts: map[string]kubeclient.EventCount{}}
 	}
@@ -106,7 +108,7 @@ func (a *Agent) Observe(claim *corev1.PersistentVolumeClaim, deleted bool) {
 	a.readSoon(claim.Namespace)
 	a.mu.Unlock()
 	if concerns || before || claim.Annotations[api.AnnotationMoveFinish] == a.node {
-		a.queue.Add(claim.Namespace)
+		a.queue.AddAfter(claim.Namespace, lookTogether)
 	}
 	if before && !concerns {
 		a.queue.Add("") // what was received for it may have no record yet

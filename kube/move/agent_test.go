@@ -1,13 +1,17 @@
 package move
 
 import (
+	"cmp"
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -28,17 +32,47 @@ func TestObserve(t *testing.T) {
 		"another node's former copy": {to: "node-2", selected: "node-2", volume: "v", finish: "node-3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := New(Config{Node: "node-1"})
-			defer a.queue.ShutDown()
-			claim := &corev1.PersistentVolumeClaim{}
-			claim.Namespace, claim.Name, claim.Spec.VolumeName = "ns", "data", c.volume
-			claim.Annotations = map[string]string{api.AnnotationMoveTo: c.to, api.AnnotationSelectedNode: c.selected, api.AnnotationMoveFinish: c.finish}
-			a.Observe(claim, c.deleted)
-			if looks := a.queue.Len() == 1; looks != c.looks {
-				t.Errorf("looks at the claim: %v", looks)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				a := New(Config{Node: "node-1"})
+				defer a.queue.ShutDown()
+				claim := &corev1.PersistentVolumeClaim{}
+				claim.Namespace, claim.Name, claim.Spec.VolumeName = "ns", "data", c.volume
+				claim.Annotations = map[string]string{api.AnnotationMoveTo: c.to, api.AnnotationSelectedNode: c.selected, api.AnnotationMoveFinish: c.finish}
+				a.Observe(claim, c.deleted)
+				time.Sleep(2 * lookTogether)
+				if looks := a.queue.Len() == 1; looks != c.looks {
+					t.Errorf("looks at the claim: %v", looks)
+				}
+			})
 		})
 	}
+}
+
+// TestRequestsArePaced: claims that change all the time leave the driver's other requests half of their rate.
+func TestRequestsArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(corev1.PersistentVolumeReclaimDelete, "data")
+		for _, a := range w.agents {
+			a.queue.ShutDown()
+		}
+		o, requests := newPaced(objects{w}), 0
+		w.before = func() error { requests++; return nil }
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		pv, claim := w.pvs["pvc-uid-data"], w.claims["data"]
+		for err := error(nil); err == nil; {
+			_, one := o.Claim(ctx, "ns", "data")
+			_, two := o.Volume(ctx, pv.Name)
+			_, three := o.Pods(ctx, "ns")
+			err = cmp.Or(one, two, three, o.PatchVolume(ctx, pv, nil, "", false), o.PatchClaim(ctx, claim, "", kubeclient.Patch{}), o.DeleteVolume(ctx, pv), o.CreateVolume(ctx, pv, false))
+			if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+				err = nil
+			}
+		}
+		if most := requestsBurst + 20*requestsPerSecond; requests > most || requests < most/2 {
+			t.Errorf("%d requests in 20 s, want at most %d", requests, most)
+		}
+	})
 }
 
 // TestWaitingMoveIsReadRarely: a move waits for its pod as long as the user likes. What then happens is seen within lookLater.
