@@ -297,8 +297,15 @@ func (f *moveFacts) planFinish(claims []*corev1.PersistentVolumeClaim) (changes 
 			question += ", where no pod runs with it, so no program has read its content yet"
 		}
 		questions = append(questions, question)
-		// The same value again has the node look again.
-		changes = append(changes, moveChange{Namespace: claim.Namespace, Claim: claim.Name, Annotations: map[string]any{api.AnnotationMoveFinish: former}, claim: claim})
+		change := moveChange{Namespace: claim.Namespace, Claim: claim.Name, Annotations: map[string]any{api.AnnotationMoveFinish: former}, claim: claim}
+		if claim.Annotations[api.AnnotationMoveTo] == on { // else a claim that is restored from a backup would ask for that node
+			for _, key := range []string{api.AnnotationMoveTo, api.AnnotationMoveWith} {
+				if _, has := claim.Annotations[key]; has {
+					change.Annotations[key] = nil
+				}
+			}
+		}
+		changes = append(changes, change)
 	}
 	return changes, questions, refused
 }

@@ -121,6 +121,9 @@ func TestRefusedMoves(t *testing.T) {
 		"no volume": {func(_ *moveFacts, claim *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) {
 			claim.Spec.VolumeName, claim.Status.Phase = "", corev1.ClaimPending
 		}, "node-2", "claim shop/data has no volume (Pending), so there is nothing to move; why: kubectl nodelvm why -n shop pvc/data"},
+		"lost": {func(f *moveFacts, claim *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) {
+			f.volumes, claim.Status.Phase = f.volumes[1:], corev1.ClaimLost
+		}, "node-2", "claim shop/data is not bound to its PersistentVolume pvc-uid-data (Lost). If that lasts: kubectl nodelvm doctor"},
 		"another driver's": {func(f *moveFacts, claim *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) {
 			f.volumes, claim.Annotations[api.AnnotationStorageProvisioner] = f.volumes[1:], "ebs.csi.aws.com"
 		}, "node-2", "claim shop/data has a volume of another driver: ebs.csi.aws.com, which nodelvm cannot move"},
@@ -435,6 +438,10 @@ func TestFinishedMoves(t *testing.T) {
 	changes, questions, refused := f.planFinish(asked)
 	if len(refused) > 0 || len(changes) != 1 || changes[0].Annotations[api.AnnotationMoveFinish] != "node-1" || !strings.Contains(questions[0], "where no pod runs with it") {
 		t.Errorf("%q, %+v, %q", refused, changes, questions)
+	}
+	data.Annotations[api.AnnotationMoveTo] = "node-2" // as a restored claim would ask again
+	if changes, _, _ := f.planFinish(asked); changes[0].byHand() != "kubectl -n shop annotate pvc data --overwrite nodelvm.io/move-to- nodelvm.io/move-finish=node-1" {
+		t.Errorf("%s", changes[0].byHand())
 	}
 	f.pods[0].Spec.NodeName = "node-2"
 	if _, questions, _ = f.planFinish(asked); questions[0] != "claim shop/data: the copy on node node-1 will be deleted. The volume is on node node-2" {

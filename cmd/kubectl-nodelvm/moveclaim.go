@@ -44,10 +44,10 @@ func (f *moveFacts) mayNotMove(claim *corev1.PersistentVolumeClaim, to string) s
 		return ""
 	case claim.Spec.VolumeName == "":
 		return fmt.Sprintf("%s has no volume (%s), so there is nothing to move; why: kubectl nodelvm why -n %s pvc/%s", name, claim.Status.Phase, claim.Namespace, claim.Name)
+	case claim.Status.Phase != corev1.ClaimBound:
+		return fmt.Sprintf("%s is not bound to its PersistentVolume %s (%s). If that lasts: kubectl nodelvm doctor", name, claim.Spec.VolumeName, claim.Status.Phase)
 	case !f.isOurs(claim):
 		return fmt.Sprintf("%s has a volume of another driver%s, which nodelvm cannot move", name, suffix(": ", api.ProvisionerOf(claim.Annotations)))
-	case claim.Status.Phase != corev1.ClaimBound:
-		return fmt.Sprintf("%s is not bound to its PersistentVolume %s (%s): kubectl nodelvm doctor", name, claim.Spec.VolumeName, claim.Status.Phase)
 	case on == "":
 		return name + " is on a node that is not known: its PersistentVolume does not name one node"
 	case on == to:
