@@ -21,6 +21,7 @@ func TestStartResumesManagedDevices_RealLVM(t *testing.T) {
 	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "foreign", reallvm.Group)
 	foreign := strings.ReplaceAll(reallvm.Admin(t, "lvs", "--noheadings", "-o", "lv_uuid", reallvm.Group+"/foreign"), "-", "")
 	foreign = lvmtest.DeviceUUID(string(v.ID.VG), foreign)
+	d.Stop(t) // its last write to a new volume, the format mark, would wait for the suspended device
 	for _, uuid := range []string{lvmtest.DeviceUUID(string(v.ID.VG), v.UUID), foreign} {
 		reallvm.Dmsetup(t, "suspend", "-u", uuid)
 	}
