@@ -3,6 +3,7 @@ package ondisk
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nodelvm/nodelvm/internal/dm"
@@ -30,9 +31,18 @@ func (k Kernel) Device(uuid string) (string, bool, error) {
 	return path, true, nil
 }
 
-// DisksBelow implements lvm.Kernel.
+// DisksBelow implements lvm.Kernel. A failed disk whose capacity the kernel sets to 0 counts as removed beside others: no reading of the disks
+// finds it.
 func (k Kernel) DisksBelow(path string) (below, removed []string, err error) {
 	below, removed, err = k.positions().DevicesBelow(filepath.Base(path))
+	empty := func(name string) bool {
+		size, err := dm.Attribute(k.Sys, name, "size")
+		return err == nil && size == "0"
+	}
+	if slices.ContainsFunc(below, func(name string) bool { return !empty(name) }) { // else nothing would confirm the device
+		removed = append(removed, slices.DeleteFunc(slices.Clone(below), func(name string) bool { return !empty(name) })...)
+		below = slices.DeleteFunc(below, empty)
+	}
 	for i, name := range below {
 		below[i] = filepath.Join(k.Dev, strings.ReplaceAll(name, "!", "/")) // the kernel's name of a node in a folder
 	}

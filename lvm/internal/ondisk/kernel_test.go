@@ -2,6 +2,7 @@ package ondisk
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,5 +40,37 @@ func TestDeviceOnRemovedDisks(t *testing.T) {
 				t.Errorf("%q, %v, kind %v: %v", path, active, lvm.KindOf(err), err)
 			}
 		})
+	}
+}
+
+// TestDisksOfCapacityZero: a failed disk without capacity counts as removed, so that a RAID volume on it and on others stays the volume. One that
+// is on such disks alone is not confirmed.
+func TestDisksOfCapacityZero(t *testing.T) {
+	for what, c := range map[string]struct {
+		empty          []string
+		below, removed []string
+	}{
+		"both work": {nil, []string{"sda", "sdb"}, nil},
+		"one":       {[]string{"sdb"}, []string{"sda"}, []string{"sdb"}},
+		"both":      {[]string{"sda", "sdb"}, []string{"sda", "sdb"}, nil},
+	} {
+		s := fixture.NewSysStack(t)
+		for _, disk := range []string{"sda", "sdb"} {
+			s.Attribute(t, disk, "size", "131072\n")
+		}
+		s.Mapper("dm-11", "LVM-abcrimage0", "sda")
+		s.Mapper("dm-12", "LVM-abcrimage1", "sdb")
+		s.Mapper("dm-14", "LVM-abcvolume", "dm-11", "dm-12")
+		for _, disk := range c.empty {
+			s.Attribute(t, disk, "size", "0\n")
+		}
+		below, removed, err := Kernel{dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}}.DisksBelow("/dev/dm-14")
+		var paths []string
+		for _, name := range c.below {
+			paths = append(paths, filepath.Join(s.Dev, name))
+		}
+		if err != nil || !slices.Equal(below, paths) || !slices.Equal(removed, c.removed) {
+			t.Errorf("%s: on %q, removed %q, %v", what, below, removed, err)
+		}
 	}
 }
