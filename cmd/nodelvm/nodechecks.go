@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/report"
 )
@@ -75,32 +75,31 @@ func (c nodeChecks) kubelet() (report.KubeletDir, error) {
 	if err != nil {
 		return found, err
 	}
-	found.Mount, found.Propagation = over.Mountpoint, propagation(over.Optional)
+	found.Mount, found.Propagation = over.Point, propagation(over.Propagation)
 	found.PodsLink = c.badLink(pods)
 	return found, nil
 }
 
 // mountOver returns the mount that a path is in.
-func (c nodeChecks) mountOver(path string) (*mountinfo.Info, error) {
-	file, err := os.Open(c.mountinfo)
+func (c nodeChecks) mountOver(path string) (over dm.Mount, err error) {
+	mounts, err := dm.ReadMounts(c.mountinfo)
 	if err != nil {
-		return nil, err
+		return over, err
 	}
-	defer func() { _ = file.Close() }()
-	mounts, err := mountinfo.GetMountsFromReader(file, mountinfo.ParentsFilter(path))
-	if err != nil {
-		return nil, err
-	}
-	var over *mountinfo.Info // the innermost, and the last of those, which is on top
-	for _, m := range mounts {
-		if over == nil || len(m.Mountpoint) >= len(over.Mountpoint) {
+	for _, m := range mounts { // the innermost, and the last of those, which is on top
+		if isIn(path, m.Point) && len(m.Point) >= len(over.Point) {
 			over = m
 		}
 	}
-	if over == nil {
-		return nil, fmt.Errorf("%s has no mount for %s", c.mountinfo, path)
+	if over.Point == "" {
+		return over, fmt.Errorf("%s has no mount for %s", c.mountinfo, path)
 	}
 	return over, nil
+}
+
+// isIn reports whether a path is a folder, or in it.
+func isIn(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }
 
 // badLink returns where a symbolic link leads if what this process mounts there does not reach the host; "" if it is none, or good.
@@ -113,7 +112,7 @@ func (c nodeChecks) badLink(path string) string {
 	if err != nil {
 		return target // the container does not have it
 	}
-	if over, err := c.mountOver(resolved); err != nil || propagation(over.Optional) == report.PropagationShared {
+	if over, err := c.mountOver(resolved); err != nil || propagation(over.Propagation) == report.PropagationShared {
 		return ""
 	}
 	return target

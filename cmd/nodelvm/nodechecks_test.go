@@ -69,6 +69,7 @@ func TestKubeletDir(t *testing.T) {
 		{"None", root + mounted(""), report.PropagationPrivate, kubelet},
 		{"not mounted", root, report.PropagationPrivate, "/"},
 		{"mounted over", root + mounted(" shared:7") + mounted(""), report.PropagationPrivate, kubelet},
+		{"beside a mount with the beginning of its name", root + "2 1 0:9 / " + kubelet[:len(kubelet)-1] + " rw shared:3 - tmpfs tmpfs rw\n", report.PropagationPrivate, "/"},
 		{"a pod's own mount within", root + mounted(" shared:7") + "3 2 0:9 / " + kubelet + "/pods/x rw - tmpfs tmpfs rw\n", report.PropagationShared, kubelet},
 	} {
 		place(t, kubelet, "mountinfo", test.mounts)

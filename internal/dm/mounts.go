@@ -23,6 +23,7 @@ type Mount struct {
 	Type         string // Of the file system.
 	Source       string
 	SuperOptions string // Of the file system.
+	Propagation  string // The optional fields: "shared:1 master:2".
 }
 
 // ReadMounts returns the mounts in a table, in its order: of two at one point, the last is on top. It leaves out lines that it cannot
@@ -56,7 +57,7 @@ func parseMount(line string) (m Mount, is bool) {
 		return m, false
 	}
 	m = Mount{ID: id, Number: unix.Mkdev(uint32(high), uint32(low)), Root: unescapeMount(of[3]), Point: unescapeMount(of[4]), Options: of[5],
-		Type: unescapeMount(origin[0]), Source: unescapeMount(origin[1])}
+		Propagation: strings.Join(of[6:], " "), Type: unescapeMount(origin[0]), Source: unescapeMount(origin[1])}
 	if len(origin) > 2 {
 		m.SuperOptions = origin[2]
 	}

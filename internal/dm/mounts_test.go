@@ -19,16 +19,16 @@ func TestReadMounts(t *testing.T) {
 	must(t, os.WriteFile(table, []byte("1 0 8:1 / / rw,noatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro\n"+
 		"2 1 0:30 / /mnt/with\\040space rw - btrfs /dev/none ro\n3 bad\n4 x 8:x / /x rw - ext4 x rw\n"+
 		"5 1 0:31 / /mnt/layers rw - overlay overlay "+layers+"\n6 1 0:32 / /mnt/\\043 rw - tmpfs  rw\n"+
-		"7 1 0:5 /dm-3 /var/lib/kubelet/raw ro - devtmpfs udev rw\n8 1 8:1 /etc/hosts /etc/hosts rw - ext4 /dev/sda1 rw\n"), 0o600))
+		"7 1 0:5 /dm-3 /var/lib/kubelet/raw ro shared:7 master:2 - devtmpfs udev rw\n8 1 8:1 /etc/hosts /etc/hosts rw - ext4 /dev/sda1 rw\n"), 0o600))
 	mounts, err := ReadMounts(table)
 	must(t, err)
 	want := []Mount{
-		{1, unix.Mkdev(8, 1), "/", "/", "rw,noatime", "ext4", "/dev/sda1", "rw,errors=remount-ro"},
-		{2, unix.Mkdev(0, 30), "/", "/mnt/with space", "rw", "btrfs", "/dev/none", "ro"},
-		{5, unix.Mkdev(0, 31), "/", "/mnt/layers", "rw", "overlay", "overlay", layers},
-		{6, unix.Mkdev(0, 32), "/", "/mnt/#", "rw", "tmpfs", "", "rw"},
-		{7, unix.Mkdev(0, 5), "/dm-3", "/var/lib/kubelet/raw", "ro", "devtmpfs", "udev", "rw"},
-		{8, unix.Mkdev(8, 1), "/etc/hosts", "/etc/hosts", "rw", "ext4", "/dev/sda1", "rw"},
+		{1, unix.Mkdev(8, 1), "/", "/", "rw,noatime", "ext4", "/dev/sda1", "rw,errors=remount-ro", "shared:1"},
+		{2, unix.Mkdev(0, 30), "/", "/mnt/with space", "rw", "btrfs", "/dev/none", "ro", ""},
+		{5, unix.Mkdev(0, 31), "/", "/mnt/layers", "rw", "overlay", "overlay", layers, ""},
+		{6, unix.Mkdev(0, 32), "/", "/mnt/#", "rw", "tmpfs", "", "rw", ""},
+		{7, unix.Mkdev(0, 5), "/dm-3", "/var/lib/kubelet/raw", "ro", "devtmpfs", "udev", "rw", "shared:7 master:2"},
+		{8, unix.Mkdev(8, 1), "/etc/hosts", "/etc/hosts", "rw", "ext4", "/dev/sda1", "rw", ""},
 	}
 	if diff := cmp.Diff(want, mounts); diff != "" {
 		t.Error(diff)

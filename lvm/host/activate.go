@@ -44,7 +44,7 @@ func (h *Host) activate(ctx context.Context, a activating) (string, error) {
 	switch {
 	case err != nil && g.Unreadable != "":
 		h.replays.Delete(uuid) // it may get another device
-		return h.engine.ActivateUnread(ctx, g, id, uuid)
+		return h.engine.ActivateUnreadable(ctx, g, id, uuid)
 	case err != nil:
 		return "", err
 	case v.UUID != uuid:

@@ -18,7 +18,7 @@ func (h *Host) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
 	}
 	g, _, v, err := s.FindVolume(id)
 	if err != nil && g.Unreadable != "" {
-		return h.engine.LookupUnread(g, id)
+		return h.engine.LookupUnreadable(g, id)
 	}
 	if err == nil && v.State != lvm.StateReady {
 		err = engine.NotReady(g, v)

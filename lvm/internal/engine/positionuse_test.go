@@ -188,24 +188,24 @@ func (o openVolume) Mapping(handle string) (string, uint64, bool, error) {
 	return "/dev/dm-7", 7, handle == o.handle, nil
 }
 
-// TestLookupUnread: of a group that the driver cannot read, device-mapper shows which volume has a name, and whether it is open and encrypted.
+// TestLookupUnreadable: of a group that the driver cannot read, device-mapper shows which volume has a name, and whether it is open and encrypted.
 // Nothing proves that it was never formatted. The place of its mark is on an encrypted volume's mapping too.
-func TestLookupUnread(t *testing.T) {
+func TestLookupUnreadable(t *testing.T) {
 	g := lvm.Group{UUID: "AAAAAA-bbbb-CCCC-dddd-EEEE-ffff-GGGGGG", Name: "vg-a", Unreadable: "a new syntax"}
 	const uuid = "aaaaaa-bbbb-cccc-dddd-eeee-ffff-gggggg"
 	device := filepath.Join(t.TempDir(), "dm-9")
 	fixture.Must(t, os.WriteFile(device, nil, 0o600))
 	fixture.Must(t, os.Truncate(device, int64(64*lvm.MiB)))
 	e := New(lvm.Config{}, lvm.Machine{Kernel: activeKernel{uuid: lvm.DeviceUUID(g.UUID, uuid), name: "vg--a-pvc--1", path: device}}, oplock.NewTasks())
-	v, err := e.LookupUnread(g, lvm.ID{VG: g.UUID, LV: "pvc-1"})
+	v, err := e.LookupUnreadable(g, lvm.ID{VG: g.UUID, LV: "pvc-1"})
 	if err != nil || v.UUID != uuid || v.State != lvm.StateReady || v.FormatMark != lvm.FormatMarkOffset(64*lvm.MiB) || v.Class.Encryption != lvm.EncryptionNone {
 		t.Errorf("%+v, %v", v, err)
 	}
 	e.Config.Encryption = openVolume{handle: v.ID.String()}
-	if v, err := e.LookupUnread(g, v.ID); err != nil || v.Class.Encryption != lvm.EncryptionLUKS2 {
+	if v, err := e.LookupUnreadable(g, v.ID); err != nil || v.Class.Encryption != lvm.EncryptionLUKS2 {
 		t.Errorf("open and encrypted: %+v, %v", v, err)
 	}
-	if _, err := e.LookupUnread(g, lvm.ID{VG: g.UUID, LV: "pvc-2"}); lvm.KindOf(err) != lvm.KindBusy {
+	if _, err := e.LookupUnreadable(g, lvm.ID{VG: g.UUID, LV: "pvc-2"}); lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("another name: %v", err)
 	}
 }

@@ -16,8 +16,8 @@ import (
 
 // The pods of a group's volumes start although the driver cannot read the group's metadata: LVM activates a volume by its UUID.
 
-// ActivateUnread returns the device of a volume of such a group. LVM activates the volume if necessary.
-func (e *Engine) ActivateUnread(ctx context.Context, g lvm.Group, id lvm.ID, uuid string) (string, error) {
+// ActivateUnreadable returns the device of a volume of such a group. LVM activates the volume if necessary.
+func (e *Engine) ActivateUnreadable(ctx context.Context, g lvm.Group, id lvm.ID, uuid string) (string, error) {
 	path, active, err := e.FindDevice(ctx, id, uuid)
 	if err != nil || active {
 		return path, err
@@ -39,9 +39,9 @@ func (e *Engine) ActivateUnread(ctx context.Context, g lvm.Group, id lvm.ID, uui
 	return path, err
 }
 
-// LookupUnread returns what device-mapper knows of an active volume of such a group. It counts as one that was formatted: only the format
+// LookupUnreadable returns what device-mapper knows of an active volume of such a group. It counts as one that was formatted: only the format
 // mark on the volume itself proves that it was not. An encrypted volume shows that it is one while it is open.
-func (e *Engine) LookupUnread(g lvm.Group, id lvm.ID) (lvm.Volume, error) {
+func (e *Engine) LookupUnreadable(g lvm.Group, id lvm.ID) (lvm.Volume, error) {
 	devices, err := e.Devices()
 	if err != nil {
 		return lvm.Volume{}, err
