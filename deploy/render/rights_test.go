@@ -41,6 +41,56 @@ func TestAccountsGetNoFurther(t *testing.T) {
 	}
 }
 
+// TestRightsOfSwitches: group snapshots add exactly these rights, and I/O limits none, because csi-provisioner has what they need.
+func TestRightsOfSwitches(t *testing.T) {
+	on := map[string]any{"enabled": true}
+	none := rightsOf(t, nil)
+	for name, test := range map[string]struct {
+		values map[string]any
+		want   []string
+	}{
+		"groupSnapshots": {map[string]any{"groupSnapshots": on}, []string{
+			"groupsnapshot.storage.k8s.io volumegroupsnapshotcontents get", "groupsnapshot.storage.k8s.io volumegroupsnapshotcontents list",
+			"groupsnapshot.storage.k8s.io volumegroupsnapshotcontents patch", "groupsnapshot.storage.k8s.io volumegroupsnapshotcontents watch",
+			"groupsnapshot.storage.k8s.io volumegroupsnapshotcontents/status patch"}},
+		"ioLimits": {map[string]any{"ioLimits": on}, nil},
+	} {
+		var added []string
+		rights := rightsOf(t, test.values)
+		for _, right := range rights {
+			if !slices.Contains(none, right) {
+				added = append(added, right)
+			}
+		}
+		if !slices.Equal(added, test.want) || len(rights) != len(none)+len(test.want) {
+			t.Errorf("%s adds %q, want %q; in all %d to %d rights", name, added, test.want, len(rights), len(none))
+		}
+	}
+	if needed := []string{"storage.k8s.io volumeattributesclasses get", " persistentvolumes patch", " persistentvolumeclaims/status patch"}; !contains(none, needed) || len(none) < 40 {
+		t.Errorf("%q lacks some of %q", none, needed)
+	}
+}
+
+func contains(all, wanted []string) bool {
+	return !slices.ContainsFunc(wanted, func(right string) bool { return !slices.Contains(all, right) })
+}
+
+// rightsOf are the rights of the nodes' account with these values of the chart, "GROUP RESOURCE VERB" each.
+func rightsOf(t *testing.T, values map[string]any) (rights []string) {
+	t.Helper()
+	for _, rule := range rulesOf(t, renderWith(t, values), "nodelvm") {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					rights = append(rights, group+" "+resource+" "+verb)
+				}
+			}
+		}
+	}
+	slices.Sort(rights)
+	return slices.Compact(rights)
+}
+
 // TestControllerHasNoPowerOnANode: its pod has no privilege and no path of the host, runs under its own account, and is not installed by default.
 func TestControllerHasNoPowerOnANode(t *testing.T) {
 	var d apps.Deployment
