@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
@@ -61,11 +60,7 @@ func newReviews(t *testing.T) *reviews {
 		kubetest.Reply(w, http.StatusCreated, &review)
 	})
 	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := kubetest.ClientOf(t, server)
 	r.access = NewAccess(client)
 	start := time.Now()
 	r.access.now = func() time.Time { return start.Add(time.Duration(r.now.Load()) * time.Second) }

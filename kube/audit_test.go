@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -102,11 +101,7 @@ func TestVolumeBoundDuringSearchIsNoOrphan(t *testing.T) {
 				kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
 			}
 		}))
-		t.Cleanup(server.Close)
-		client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := kubetest.ClientOf(t, server)
 		search := OrphanSearch{Client: client, Holdings: func(context.Context) (lvm.ManagedVolumes, error) {
 			return lvm.ManagedVolumes{Owned: []lvm.ManagedVolume{owned}}, nil
 		}}
@@ -138,11 +133,7 @@ func TestPreProvisionedContentIsNoOrphan(t *testing.T) {
 				kubetest.Reply(w, http.StatusOK, list)
 			}
 		}))
-		t.Cleanup(server.Close)
-		client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := kubetest.ClientOf(t, server)
 		search := OrphanSearch{Client: client, Holdings: func(context.Context) (lvm.ManagedVolumes, error) {
 			return lvm.ManagedVolumes{Owned: []lvm.ManagedVolume{owned}}, nil
 		}}

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -50,11 +49,7 @@ func TestMissingVolumes(t *testing.T) {
 		}
 		kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
 	}))
-	t.Cleanup(server.Close)
-	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := kubetest.ClientOf(t, server)
 	held := lvm.ManagedVolumes{Owned: []lvm.ManagedVolume{{Volume: lvm.Volume{Name: "pvc-2"}}}, Unread: []string{"/dev/sdb could not be read: input/output error"}}
 	agent := NewAgent(Config{Client: client, Node: "node-1", Holdings: func(context.Context) (lvm.ManagedVolumes, error) { return held, nil }})
 	for claim, volume := range map[string]string{"data": "pvc-1", "there": "pvc-2", "other": "pvc-3", "elsewhere": "pvc-4", "adopted": "byhand"} {

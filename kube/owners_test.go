@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
@@ -114,11 +113,7 @@ func (s *slowList) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *slowList) agent(t *testing.T) *Agent {
 	t.Helper()
 	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := kubetest.ClientOf(t, server)
 	return NewAgent(Config{Client: client, Node: "node-1"})
 }
 

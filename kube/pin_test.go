@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -105,11 +104,7 @@ func TestContentOfSnapshotWithFormerName(t *testing.T) {
 					"metadata": map[string]any{"namespace": "ns", "name": "nightly", "uid": test.now},
 					"status":   map[string]any{"boundVolumeSnapshotContentName": test.content}})
 			}))
-			defer server.Close()
-			client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := kubetest.ClientOf(t, server)
 			agent := NewAgent(Config{Client: client, Node: "node-1"})
 			for _, c := range test.here {
 				if err := agent.contents.Add(c); err != nil {

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -164,11 +163,7 @@ func TestRestoreErrorWithoutAPIServerIsRetryable(t *testing.T) {
 		asked.Add(1)
 		http.Error(w, "etcd is away", http.StatusForbidden) // client-go itself would retry other codes
 	}))
-	defer server.Close()
-	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := kubetest.ClientOf(t, server)
 	of, err := lvm.ParseID(kubetest.SnapshotHandle("uid"))
 	if err != nil {
 		t.Fatal(err)

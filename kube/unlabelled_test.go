@@ -10,7 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -77,11 +76,7 @@ func TestUnlabelledContent(t *testing.T) {
 				asked.Store(true)
 				kubetest.Reply(w, test.answer, map[string]any{"apiVersion": kubeclient.SnapshotVersion.String(), "kind": "VolumeSnapshotContent"})
 			}))
-			defer server.Close()
-			client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := kubetest.ClientOf(t, server)
 			disks := snapshots{handleHere: nil, handleUnread: lvm.Errorf(lvm.KindInternal, "a disk does not answer")}
 			agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: disks, Snapshots: true})
 			tried, err := agent.labelContent(t.Context(), "old", unlabelled{uid: "u", version: "1", snapshot: test.handle, volume: test.volume})
@@ -109,11 +104,7 @@ func TestContentWatchNeedsSnapshotAPI(t *testing.T) {
 		}
 		kubetest.Reply(w, http.StatusOK, map[string]any{"apiVersion": kubeclient.SnapshotVersion.String(), "kind": "VolumeSnapshotContentList", "metadata": map[string]any{"resourceVersion": "1"}})
 	}))
-	defer server.Close()
-	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := kubetest.ClientOf(t, server)
 	NewAgent(Config{Client: client, Node: "node-1"}).watchUnlabelled(t.Context()) // it returns at once
 	if probes.Load()+watches.Load() != 0 {
 		t.Error("requested contents without Snapshots")

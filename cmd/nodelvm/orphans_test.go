@@ -11,11 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube"
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/report"
@@ -126,11 +124,7 @@ func TestAdoptRefusesVolumeOfAPersistentVolume(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		kubetest.Reply(w, http.StatusOK, &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}, Items: []corev1.PersistentVolume{pv}})
 	}))
-	t.Cleanup(server.Close)
-	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := kubetest.ClientOf(t, server)
 	a := adminSession{client: client}
 	if err := a.unheld(t.Context(), held); !strings.Contains(fmt.Sprint(err), "vg/old has the PersistentVolume by-hand already") {
 		t.Errorf("of a volume that has one: %v", err)

@@ -22,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -77,11 +76,7 @@ func newCluster(t *testing.T, claim *corev1.PersistentVolumeClaim) (*cluster, *M
 		kubetest.Reply(w, http.StatusOK, &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}})
 	})
 	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := kubetest.ClientOf(t, server)
 	return c, c.modifier(client)
 }
 

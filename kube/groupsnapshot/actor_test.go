@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -104,11 +103,7 @@ func actorOn(t *testing.T, d *disks, pv *corev1.PersistentVolume) *Actor {
 		d.note("%s %s %s", r.Method, strings.TrimPrefix(r.URL.Path, "/apis/groupsnapshot.storage.k8s.io/v1/volumegroupsnapshotcontents/"), body)
 		kubetest.Reply(w, http.StatusOK, map[string]any{"apiVersion": kubeclient.GroupSnapshotVersion.String(), "kind": kubeclient.KindGroupContent})
 	}))
-	t.Cleanup(server.Close)
-	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := kubetest.ClientOf(t, server)
 	return New(Config{Client: client, Node: "node-1", Host: d, Sync: func(context.Context, lvm.ID) (func(), error) { return func() {}, nil }})
 }
 

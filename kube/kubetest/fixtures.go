@@ -111,10 +111,16 @@ func RecordedClient(t *testing.T, answers map[string]any) (client *kubeclient.Cl
 		}
 		Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
 	}))
+	return ClientOf(t, server), func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(requests) }
+}
+
+// ClientOf returns a client of an API server that closes when the test ends.
+func ClientOf(t testing.TB, server *httptest.Server) *kubeclient.Client {
+	t.Helper()
 	t.Cleanup(server.Close)
 	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client, func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(requests) }
+	return client
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -175,11 +174,7 @@ func TestControllerWorksWithoutSnapshotAPI(t *testing.T) {
 		}
 		kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
 	}))
-	t.Cleanup(server.Close)
-	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := kubetest.ClientOf(t, server)
 	objects := cluster.NewObjects(fake.NewClientset(kubetest.VolumeOn("gone", "data")), client.Snapshots, "ns", slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
