@@ -20,6 +20,10 @@ const (
 	ReasonVolumeModifySuccessful      = "VolumeModifySuccessful"
 	ReasonVolumeModifyFailed          = "VolumeModifyFailed"
 	ReasonVolumeModifyCancelled       = "VolumeModifyCanceled"
+	ReasonVolumeMoving                = "VolumeMoving"        // a move to another node begins its next phase
+	ReasonVolumeMoveWaiting           = "VolumeMoveWaiting"   // a move waits for a user
+	ReasonVolumeMoved                 = "VolumeMoved"         // the volume is on the other node
+	ReasonVolumeMoveCancelled         = "VolumeMoveCancelled" // before the volume was handed over
 	ReasonTrimFailed                  = "TrimFailed"
 	ReasonDriverNotRegistered         = "DriverNotRegistered" // the node lacks its topology label, or its CSINode the driver
 )

@@ -133,5 +133,9 @@ const (
 	AnnotationMoveAnswer = "nodelvm.io/move-answer"      // Of a PersistentVolume, by the node in AnnotationMovingTo: how far its copy is.
 )
 
+// AudienceMove is that of the tokens with which nodes authenticate to each other. The API server does not accept them, and a source cannot use one
+// for anything but to know its node.
+const AudienceMove = "nodelvm.io/move"
+
 // ParkedKey is a label that no node has. A PersistentVolume that requires it is parked: pods with its claim wait.
 const ParkedKey = "nodelvm.io/moving"

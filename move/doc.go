@@ -1,6 +1,6 @@
 // Package move copies a volume from the node that has it to another node, so that a bound claim can leave its node. It decides nothing
 // about Kubernetes' objects: its callers, the agents of the two nodes, hold the pods back, exchange the volume objects, and say which node may
-// pull which volume. The driver does not run it yet.
+// pull which volume.
 //
 // The flow, with the node that has the volume (source) and the node that gets it (target):
 //

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/nodelvm/nodelvm/api"
+	kubemove "github.com/nodelvm/nodelvm/kube/move"
 )
 
 // options are the flags of `nodelvm serve`.
@@ -35,12 +36,14 @@ type options struct {
 	groupSnapshots bool
 	trim           bool
 	ioLimits       string
+	move           moveOptions
 	shutdownGrace  time.Duration
 	logLevel       string
 	logFormat      string
 }
 
 func (o *options) bind(flags *pflag.FlagSet) {
+	o.move.address = os.Getenv("POD_IP")
 	flags.StringVar(&o.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/"+api.DriverName+"/csi.sock", "CSI socket")
 	flags.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node: topology value and CSI node ID (default: environment variable NODE_NAME)")
 	flags.StringVar(&o.kubeletDir, "kubelet-dir", defaultKubeletDir, "root directory of the kubelet, mounted at the same path as on the host")
@@ -61,6 +64,10 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.groupSnapshots, "group-snapshots", false, "take and delete group snapshots of this node's volumes: serve the CSI GroupController service")
 	flags.BoolVar(&o.trim, "trim", false, "trim the file systems of storage classes and claims with the annotation "+api.AnnotationTrimInterval)
 	flags.StringVar(&o.ioLimits, "io-limits", "", "directory where the driver sees the root of the node's cgroup v2: limit the I/O of the volumes as their VolumeAttributesClasses say; empty: no limits")
+	flags.StringVar(&o.move.listen, "move", "", "address at which other nodes copy the volumes that move to them, as :9812: move volumes as claims say; empty: no volume moves")
+	flags.StringVar(&o.move.tokenFile, "move-token-file", "/var/run/secrets/nodelvm.io/move/token", "file with this pod's token with the audience "+api.AudienceMove+", by which other nodes know this one")
+	flags.Var(&o.move.rate, "move-rate", "maximum bytes per second that this node sends, and that it receives, for all moves; 0: no limit")
+	flags.DurationVar(&o.move.keep, "move-former-copy-ttl", kubemove.Grace, "time for which a pod must have used a moved volume before its former copy is deleted")
 	flags.DurationVar(&o.shutdownGrace, "shutdown-timeout", 9*time.Minute, "time to wait for running LVM commands after SIGTERM")
 	flags.StringVar(&o.logLevel, "log-level", "info", "log level: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "json", "log format: json or console")
@@ -85,7 +92,7 @@ func (o *options) check() error {
 		return fmt.Errorf("--max-volumes-per-node is %d; set it to 0 for no limit, or to a positive number", o.volumeLimit)
 	}
 	_, err := o.socket()
-	return err
+	return errors.Join(err, o.move.check(o.standalone))
 }
 
 // socket returns the path of --endpoint.

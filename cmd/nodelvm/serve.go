@@ -137,7 +137,11 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	lost := &lostGroups{holdings: host.ManagedVolumes, disks: record.disks.In}
 	health = record.describing(healthOf(host, mounts, care, lost))
 	limits := d.limited(host, mounts)
-	agent := d.newAgent(client, host, limits, health)
+	moves, err := d.newMoves(client, host)
+	if err != nil {
+		return errors.Join(err, d.closeHost(context.WithoutCancel(ctx), host))
+	}
+	agent := d.newAgent(client, host, limits, moves.observe(), health)
 	lost.claimed = claimedOf(agent)
 	about := document{node: d.o.nodeName, cluster: cluster, host: host, health: health, compare: comparisonOf(agent),
 		details: volumeDetails{fileSystems: mounts.FileSystems, io: mounts.IO, class: classOf(agent), disks: record.disks}}
@@ -150,6 +154,9 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		csi.RegisterGroupControllerServer(server, controller.NewGroup(d.o.nodeName, host, mounts.PrepareGroupCopy))
 	}
 	registrar, err := d.listenAndServe(ctx, parts, server)
+	if err == nil {
+		err = moves.start(ctx, parts, d.o.shutdownGrace)
+	}
 	if err == nil {
 		d.ready.set(host.Ready, "")
 		d.log.InfoContext(ctx, "serving")

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,9 +24,12 @@ const (
 	ofRetained = `{"from":"node-1","to":"node-2","policy":"Retain"}`
 )
 
+// withMoves are the values with moves between nodes.
+var withMoves = map[string]any{"move": map[string]any{"enabled": true}}
+
 // TestNodeRestrictionMoves: with move.enabled the policy admits the requests of a move, and everything else as without it.
 func TestNodeRestrictionMoves(t *testing.T) {
-	policy := policyIn(t, withMoves(t), "nodelvm-node-restriction")
+	policy := policyIn(t, renderWith(t, withMoves), "nodelvm-node-restriction")
 	validator := compile(t, policy)
 	off := compile(t, shippedPolicy(t, "nodelvm-node-restriction"))
 	for _, r := range slices.Concat(volumeRequests(), claimRequests(), snapshotRequests(), otherRequests(), moveRequests()) {
@@ -47,7 +46,7 @@ func TestNodeRestrictionMoves(t *testing.T) {
 
 // TestVolumeClassMoves: a volume that moves is retained, and its record has the policy of the class, or Retain.
 func TestVolumeClassMoves(t *testing.T) {
-	policy := policyIn(t, withMoves(t), "nodelvm-volume-class")
+	policy := policyIn(t, renderWith(t, withMoves), "nodelvm-volume-class")
 	validator := compile(t, policy)
 	deletes := core.PersistentVolumeReclaimDelete
 	class := &storage.StorageClass{Provisioner: "nodelvm.io", MountOptions: []string{"noatime"}, ReclaimPolicy: &deletes, Parameters: map[string]string{"csi.storage.k8s.io/fstype": "xfs"}}
@@ -69,24 +68,6 @@ func TestVolumeClassMoves(t *testing.T) {
 			}
 		})
 	}
-}
-
-// withMoves renders the chart with move.enabled, which its schema refuses until the driver has the switch, too.
-func withMoves(t *testing.T) []document {
-	t.Helper()
-	chart, err := loader.Load(filepath.Join(deployDir, chartDir))
-	must(t, err)
-	values := map[string]any{"move": map[string]any{"enabled": true}}
-	options := chartutil.ReleaseOptions{Name: releaseName, Namespace: namespace, Revision: 1, IsInstall: true}
-	if _, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities); err == nil {
-		t.Error("the schema admits move.enabled: then this function is no longer needed")
-	}
-	chart.Schema = nil
-	all, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities)
-	must(t, err)
-	files, err := engine.Render(chart, all)
-	must(t, err)
-	return slices.Concat(split(t, files["nodelvm/templates/noderestriction.yaml"]), split(t, files["nodelvm/templates/volumeclass.yaml"]))
 }
 
 // moveRequests are those of a move from or to node-1.

@@ -38,7 +38,7 @@ func TestValuesArriveWhereTheyBelong(t *testing.T) {
 	args := strings.Join(set.Spec.Template.Spec.Containers[0].Args, " ")
 	for _, want := range []string{
 		"--endpoint=unix:///var/lib/k0s/kubelet/plugins/nodelvm.io/csi.sock", "--kubelet-dir=/var/lib/k0s/kubelet",
-		"--max-volumes-per-node=16", "--trim", "--io-limits=/sys/fs/cgroup", "--log-level=debug",
+		"--max-volumes-per-node=16", "--trim", "--io-limits=/sys/fs/cgroup", "--move=:9812", "--move-rate=100Mi", "--move-former-copy-ttl=1h", "--log-level=debug",
 	} {
 		if !strings.Contains(args, want) {
 			t.Errorf("arguments %s lack %s", args, want)
@@ -101,6 +101,9 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		"grace without unit":   {"controller": map[string]any{"gracePeriod": "10"}},
 
 		"an argument without dashes": {"extraArgs": []any{"log-level=debug"}},
+		"a slow rate":                {"move": map[string]any{"enabled": true, "rate": "3Mi"}},
+		"a rate as a number":         {"move": map[string]any{"enabled": true, "rate": 100}},
+		"no time for a former copy":  {"move": map[string]any{"enabled": true, "formerCopyTTL": "0h"}},
 		"a short digest":             {"image": map[string]any{"digest": "sha256:1"}},
 		"a registry with a scheme":   {"imageRegistry": "https://registry.example/"},
 		"a volume without a name":    {"extraVolumes": []any{map[string]any{"emptyDir": map[string]any{}}}},

@@ -290,6 +290,9 @@ func (a *Agent) one(ctx context.Context, u unit) (step, error) {
 		a.log.InfoContext(ctx, "step of a move", "claim", u.namespace+"/"+u.claim, "step", string(s.do))
 	}
 	err = a.take(ctx, v, s)
+	if s.do == hold && lvm.KindOf(err) == lvm.KindInUse { // the kubelet unmounts a volume after the end of its pod
+		s, err = waiting(PhaseStopping, err.Error()), nil
+	}
 	a.tell(ctx, v, s, err)
 	if err != nil {
 		return s, fmt.Errorf("cannot %s: %w", s.do, err)

@@ -3,6 +3,7 @@ package move
 import (
 	"cmp"
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,6 +118,31 @@ func TestWaitingMoveIsReadRarely(t *testing.T) {
 			t.Errorf("the volume is not held %s after its pod has ended", lookLater)
 		}
 	})
+}
+
+// TestStopping: the kubelet unmounts a volume after the end of its pod. The move goes on at once, and warns no user.
+func TestStopping(t *testing.T) {
+	p := play(t, corev1.PersistentVolumeReclaimDelete)
+	for _, a := range p.agents {
+		defer a.queue.ShutDown()
+	}
+	p.startPod("db-0")
+	p.rest()
+	u := unit{namespace: "ns", claim: "data", volume: "pvc-uid-data"}
+	if p.status("data").Phase != PhaseStopping {
+		t.Errorf("%+v", p.status("data"))
+	}
+	delete(p.pods, "db-0") // its volumes are still mounted
+	s, err := p.agents["node-1"].one(t.Context(), u)
+	if err != nil || s.phase != PhaseStopping || s.warn || !strings.Contains(s.why, "is open") {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if again := p.agents["node-1"].advance(t.Context(), u); again != lookSoon {
+		t.Errorf("looks again in %s", again)
+	}
+	p.unstage()
+	p.rest()
+	p.expect("node-2")
 }
 
 // TestRefusedClaimIsReadRarely: a tenant can annotate any number of claims with a move that cannot begin.

@@ -11,19 +11,15 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// Audience is that of the tokens with which nodes authenticate to each other. The API server does not accept them, and a source cannot use one
-// for anything but to know its node.
-const Audience = "nodelvm.io/move"
-
 // nodeName is where a token that is bound to a pod names the pod's node.
 const nodeName = "authentication.kubernetes.io/node-name"
 
-// reviewer returns the account and the node of a token with the audience Audience; "": it has none.
+// reviewer returns the account and the node of a token with the audience api.AudienceMove; "": it has none.
 type reviewer func(ctx context.Context, token string) (account, node string, err error)
 
 func reviewToken(c *kubeclient.Client) reviewer {
 	return func(ctx context.Context, token string) (account, node string, err error) {
-		who := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}}}
+		who := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{api.AudienceMove}}}
 		if err := c.Core.Post().AbsPath("/apis/authentication.k8s.io/v1/tokenreviews").Body(who).Do(ctx).Into(who); err != nil {
 			return "", "", fmt.Errorf("cannot review the token: %w", err)
 		}

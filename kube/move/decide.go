@@ -19,6 +19,8 @@ func decide(v *view, grace time.Duration) step {
 	switch {
 	case v.local == nil:
 		return v.beginReceiving()
+	case v.rec != nil && v.rec.From != v.node && v.rec.To != v.node:
+		return blocked(PhaseWaiting, fmt.Sprintf("logical volume %s moves from node %s to node %s, and its node is called %s now: give it its name again", v.local.ID, v.rec.From, v.rec.To, v.node))
 	case v.local.State == stateReceiving:
 		return v.receiving()
 	case v.local.State == stateReceived:

@@ -164,7 +164,7 @@ func (v *view) finished() step {
 	case isMarked(v.pv) || v.pv.Spec.PersistentVolumeReclaimPolicy != v.rec.Policy:
 		return step{do: restore, phase: phase}
 	}
-	return step{do: forget, phase: PhaseMoved, why: fmt.Sprintf("the volume is on node %s now; node %s keeps its former copy until a pod has used the volume here for some time, or kubectl nodelvm move --finish", v.node, v.rec.From)}
+	return step{do: forget, phase: PhaseMoved, why: fmt.Sprintf("the volume is on node %s now; node %s keeps its former copy until a pod has used the volume here for some time, or the claim's annotation %s names that node", v.node, v.rec.From, api.AnnotationMoveFinish)}
 }
 
 func named(class *string) string {

@@ -1,5 +1,5 @@
-// Package move moves bound claims to another node: the part in the Kubernetes API. Nothing calls it yet: the driver does not run an Agent, and
-// the chart has no switch. The data side (the interfaces of engine.go) holds, copies and hands over logical volumes; kube.Config.Moves brings the claims.
+// Package move moves bound claims to another node: the part in the Kubernetes API. It is off by default (nodelvm serve --move). The data
+// side (the interfaces of engine.go) holds, copies and hands over logical volumes; kube.Config.Moves brings the claims.
 //
 // Two agents act, the one on the node that has the volume (source) and the one on the node that gets it (target). There is no
 // controller. What they must remember is in LVM tags: the state of the logical volume, and a Record. What they tell each other is in

@@ -245,6 +245,47 @@ func TestOutcomes(t *testing.T) {
 		eachState(t, policy, func(p *inSteps) { p.dead["node-2"] = true }, func(p *inSteps, _ bool) { p.expectHeldBack("") })
 	})
 	t.Run("source lost", func(t *testing.T) { testLostSource(t, policy) })
+	t.Run("attributes class requested", func(t *testing.T) {
+		eachState(t, policy, func(p *inSteps) {
+			gold := "gold"
+			p.claims["data"].Spec.VolumeAttributesClassName = &gold
+			p.touch(p.claims["data"])
+		}, func(p *inSteps, _ bool) {
+			p.expect("node-2")
+			if pv, claim := p.pvs["pvc-uid-data"], p.claims["data"]; named(pv.Spec.VolumeAttributesClassName) != "" || named(claim.Status.CurrentVolumeAttributesClassName) != "" {
+				p.t.Error("the class is not that of the volume yet, and an object says so")
+			}
+		})
+	})
+	t.Run("source renamed", func(t *testing.T) { testRenamed(t, policy, "node-1") })
+	t.Run("target renamed", func(t *testing.T) { testRenamed(t, policy, "node-2") })
+}
+
+// testRenamed: a node of another name continues no move, whatever the claims say, until it has its name again. Its agent would write objects of other nodes.
+func testRenamed(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy, node string) {
+	for _, cancelled := range []bool{false, true} {
+		eachState(t, policy, func(p *inSteps) {
+			p.agents[node].node = "node-9"
+			if cancelled {
+				p.annotateClaim("data", api.AnnotationMoveTo, "")
+				p.annotateClaim("wal", api.AnnotationMoveTo, "")
+			}
+			began := len(p.steps)
+			p.rest()
+			for _, s := range p.steps[began:] {
+				if strings.HasPrefix(s, node+" ") && !strings.HasSuffix(s, string(discard)) { // one without a record, which is incomplete
+					p.t.Errorf("the renamed node takes the step %q", s)
+				}
+			}
+			p.agents[node].node = node
+		}, func(p *inSteps, switched bool) {
+			want := "node-2"
+			if cancelled && !switched {
+				want = "node-1"
+			}
+			p.expect(want)
+		})
+	}
 }
 
 // expectHeldBack expects that a move is complete, or waits and can be cancelled, or is handed over and waits for the target.

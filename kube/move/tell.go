@@ -45,27 +45,19 @@ func (a *Agent) tell(ctx context.Context, v *view, s step, failed error) {
 	}
 }
 
-// Reasons of events on claims.
-const (
-	reasonMoving    = "VolumeMoving"        // a move begins its next phase
-	reasonWaiting   = "VolumeMoveWaiting"   // a move waits for a user
-	reasonMoved     = "VolumeMoved"         // the volume is on the other node
-	reasonCancelled = "VolumeMoveCancelled" // before the switch
-)
-
 // maxReported bounds the memory for claims whose move ended; a dropped one is reported again.
 const maxReported = 1000
 
 // event writes an event on the claim.
 func (a *Agent) event(ctx context.Context, v *view, s step) {
-	n := kubeclient.Event{About: kubeclient.AboutClaim(v.claim.Namespace, v.claim.Name, v.claim.UID), Kind: corev1.EventTypeNormal, Reason: reasonMoving, Message: s.why}
+	n := kubeclient.Event{About: kubeclient.AboutClaim(v.claim.Namespace, v.claim.Name, v.claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonVolumeMoving, Message: s.why}
 	switch {
 	case s.warn:
-		n.Kind, n.Reason = corev1.EventTypeWarning, reasonWaiting
+		n.Kind, n.Reason = corev1.EventTypeWarning, api.ReasonVolumeMoveWaiting
 	case s.phase == PhaseMoved && s.do == forget:
-		n.Reason = reasonMoved
+		n.Reason = api.ReasonVolumeMoved
 	case s.phase == PhaseCancelled && s.do == forget:
-		n.Reason = reasonCancelled
+		n.Reason = api.ReasonVolumeMoveCancelled
 	case s.why == "":
 		return
 	}

@@ -150,7 +150,7 @@ func allowMoves(t *testing.T) {
 	must(t, err)
 	for _, on := range []string{"true", "false"} {
 		policies, err := exec.CommandContext(t.Context(), helm, "template", "nodelvm", "../../deploy/chart/nodelvm", "--namespace", system, "--kube-version", "1.32",
-			"--set", "move.enabled="+on, "--skip-schema-validation", "--show-only", "templates/noderestriction.yaml", "--show-only", "templates/volumeclass.yaml").Output()
+			"--set", "move.enabled="+on, "--show-only", "templates/noderestriction.yaml", "--show-only", "templates/volumeclass.yaml").Output()
 		must(t, err)
 		apply := func(ctx context.Context) {
 			c := exec.CommandContext(ctx, kubectl, "--server="+server, "--token="+adminPass, "--insecure-skip-tls-verify", "apply", "--server-side", "--force-conflicts", "-f", "-")

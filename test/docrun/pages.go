@@ -40,6 +40,7 @@ func Long() []Page {
 		{Path: "howto/watch.md"},
 		{Path: "howto/runbooks.md"},
 		{Path: "howto/drain-node.md"},
+		{Path: "howto/move.md"},
 		{Path: "howto/lost-nodes.md"},
 		{Path: "howto/adopt.md"},
 		{Path: "howto/migrate.md"},

@@ -24,6 +24,7 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario/iolimits"
 	"github.com/nodelvm/nodelvm/test/scenario/lifecycle"
 	"github.com/nodelvm/nodelvm/test/scenario/measure"
+	"github.com/nodelvm/nodelvm/test/scenario/moves"
 	"github.com/nodelvm/nodelvm/test/scenario/nodeloss"
 	"github.com/nodelvm/nodelvm/test/scenario/restart"
 )
@@ -90,6 +91,9 @@ func TestEncryption(t *testing.T) { play(t, encryption.Scenarios()) }
 
 // TestIOLimits changes the I/O limits of a volume under load, and restarts driver, pod and node.
 func TestIOLimits(t *testing.T) { play(t, iolimits.Scenarios()) }
+
+// TestMoves moves a database's volumes to another node under load, and back.
+func TestMoves(t *testing.T) { play(t, moves.Scenarios()) }
 
 // TestPairs starts 30 pods with two claims each on nodes with capacity for only some of the pairs, NODELVM_TEST_PAIRS_RUNS times.
 func TestPairs(t *testing.T) {

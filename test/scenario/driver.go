@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,6 +44,31 @@ func (env *Environment) ApplyDriverWith(ctx context.Context, oldNew ...string) e
 	}
 	_, err = env.Kubectl(ctx, strings.NewReplacer(oldNew...).Replace(string(text)), "apply", "-f", "-")
 	return err
+}
+
+// ApplyChart installs what the chart renders for this cluster's version with these values (NAME=VALUE), and waits for it.
+func (env *Environment) ApplyChart(ctx context.Context, values ...string) error {
+	top, err := cluster.Checkout()
+	if err != nil {
+		return err
+	}
+	helm, err := cluster.HelmPath()
+	if err != nil {
+		return err
+	}
+	kubernetes, err := env.Kubectl(ctx, "", "get", "nodes", "-o", "jsonpath={.items[0].status.nodeInfo.kubeletVersion}")
+	if err != nil {
+		return err
+	}
+	text, err := exec.CommandContext(ctx, helm, "template", "nodelvm", filepath.Join(top, "deploy", "chart", "nodelvm"), "--namespace", cluster.DriverNamespace,
+		"--kube-version", kubernetes, "--set", strings.Join(append([]string{"createNamespace=true"}, values...), ",")).Output()
+	if err != nil {
+		return fmt.Errorf("helm template: %w", err)
+	}
+	if _, err := env.Kubectl(ctx, string(text), "apply", "-f", "-"); err != nil {
+		return err
+	}
+	return env.WaitDriverRolledOut(ctx)
 }
 
 // WaitDriverRolledOut waits until the driver's DaemonSet is ready on every node.

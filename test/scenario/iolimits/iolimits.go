@@ -3,8 +3,6 @@ package iolimits
 import (
 	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -39,27 +37,7 @@ func Scenarios() []scenario.Scenario {
 
 // enable installs what the chart renders with I/O limits.
 func enable(ctx context.Context, env *scenario.Environment) error {
-	top, err := cluster.Checkout()
-	if err != nil {
-		return err
-	}
-	helm, err := cluster.HelmPath()
-	if err != nil {
-		return err
-	}
-	kubernetes, err := env.Kubectl(ctx, "", "get", "nodes", "-o", "jsonpath={.items[0].status.nodeInfo.kubeletVersion}")
-	if err != nil {
-		return err
-	}
-	text, err := exec.CommandContext(ctx, helm, "template", "nodelvm", filepath.Join(top, "deploy", "chart", "nodelvm"), "--namespace", cluster.DriverNamespace,
-		"--kube-version", kubernetes, "--set", "createNamespace=true,ioLimits.enabled=true").Output()
-	if err != nil {
-		return fmt.Errorf("helm template: %w", err)
-	}
-	if _, err := env.Kubectl(ctx, string(text), "apply", "-f", "-"); err != nil {
-		return err
-	}
-	if err := env.WaitDriverRolledOut(ctx); err != nil {
+	if err := env.ApplyChart(ctx, "ioLimits.enabled=true"); err != nil {
 		return err
 	}
 	return scenario.Apply("classes.yaml")(ctx, env)

@@ -1,0 +1,277 @@
+package moves
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/move"
+	"github.com/nodelvm/nodelvm/test/cluster"
+	"github.com/nodelvm/nodelvm/test/scenario"
+)
+
+const (
+	pod   = "moving-0" // of move-database.yaml
+	here  = "node-1"
+	there = "node-2"
+	none  = ""
+)
+
+// claims are those of the pod, with their sizes.
+var claims = map[string]string{"data-moving-0": "1Gi", "wal-moving-0": "512Mi"}
+
+// Scenarios returns the moves of a database.
+func Scenarios() []scenario.Scenario {
+	m := &database{}
+	return []scenario.Scenario{{Title: "A database moves to another node with its data, and back", Steps: []scenario.Step{
+		{Says: "the driver runs with move.enabled", Prove: func(ctx context.Context, env *scenario.Environment) error {
+			return env.ApplyChart(ctx, "move.enabled=true")
+		}},
+		{Says: "a PostgreSQL server has a thin volume for its data and a linear one for its write-ahead log on " + here, Prove: m.start},
+		{Says: "a move that is cancelled while the pod runs does not interrupt it", Prove: m.cancelled},
+		{Says: "under pgbench both volumes move to " + there + ", and every acknowledged row is there", Prove: m.moves(here, there)},
+		{Says: "the former copies on " + here + " are deleted on request", Prove: finish(here)},
+		{Says: "under pgbench both volumes move back to " + here + ", and every acknowledged row is there", Prove: m.moves(there, here)},
+		{Says: "a volume that moved can be expanded", Prove: func(ctx context.Context, env *scenario.Environment) error {
+			return env.Expand(ctx, "data-moving-0", pod, "1100Mi")
+		}},
+		{Says: "the former copies on " + there + " are deleted on request", Prove: finish(there)},
+		{Says: "everything is deleted, and the driver is as shipped", Prove: end},
+	}}}
+}
+
+// database is what one step leaves for the next to know.
+type database struct {
+	acked int64 // the writer's last acknowledged row
+}
+
+func (m *database) start(ctx context.Context, env *scenario.Environment) error {
+	if err := scenario.CreateClasses(ctx, env); err != nil {
+		return err
+	}
+	if err := scenario.Apply("move-database.yaml")(ctx, env); err != nil {
+		return err
+	}
+	if err := env.RunsOn(ctx, pod, here); err != nil {
+		return err
+	}
+	if _, err := env.QueryIn(ctx, pod, "create table acked (n bigint primary key)"); err != nil {
+		return err
+	}
+	if _, err := env.ExecInPod(ctx, pod, "pgbench", "-i", "-q", "-s", "4", "postgres"); err != nil {
+		return err
+	}
+	return areOn(ctx, env, here)
+}
+
+// areOn fails unless both volumes are on a node, bound, and as before a move.
+func areOn(ctx context.Context, env *scenario.Environment, node string) error {
+	for claim, size := range claims {
+		bound, err := env.BoundTo(ctx, claim)
+		if err != nil {
+			return err
+		}
+		v := bound.Volume
+		if bound.Node != node || v.Status.Phase != corev1.VolumeBound || v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete ||
+			v.Annotations[api.AnnotationMoveRecord] != "" || len(v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions) != 1 {
+			return fmt.Errorf("the PersistentVolume of %s is on %s: %+v", claim, bound.Node, v)
+		}
+		if err := env.CheckSizes(ctx, claim, size); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// request annotates both claims with a node; none takes the request back.
+func request(ctx context.Context, env *scenario.Environment, key, node string) error {
+	value := "null"
+	if node != none {
+		value = fmt.Sprintf("%q", node)
+	}
+	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %s}}}`, key, value)
+	for claim := range claims {
+		if _, err := env.Client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Patch(ctx, claim, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reach waits until the status of both claims has a phase and says some words.
+func reach(ctx context.Context, env *scenario.Environment, phase, words string) error {
+	for claim := range claims {
+		if err := cluster.Eventually(ctx, func() error {
+			c, err := env.Claim(ctx, claim)
+			if err != nil {
+				return err
+			}
+			if s, _ := move.ParseStatus(c); s.Phase != phase || !strings.Contains(s.Message, words) {
+				return fmt.Errorf("claim %s is %+v, not %s (%q)%s", claim, s, phase, words, env.LastEvents(ctx, claim))
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *database) cancelled(ctx context.Context, env *scenario.Environment) error {
+	before, err := env.WaitPodReady(ctx, pod)
+	if err != nil {
+		return err
+	}
+	if err := request(ctx, env, api.AnnotationMoveTo, there); err != nil {
+		return err
+	}
+	if err := reach(ctx, env, move.PhaseStopping, "pod "+pod+" still uses the volume"); err != nil {
+		return err
+	}
+	if err := request(ctx, env, api.AnnotationMoveTo, none); err != nil {
+		return err
+	}
+	if err := reach(ctx, env, move.PhaseCancelled, "the volume stays on node "+here); err != nil {
+		return err
+	}
+	if err := cluster.Eventually(ctx, func() error { return areOn(ctx, env, here) }); err != nil {
+		return err
+	}
+	after, err := env.WaitPodReady(ctx, pod)
+	if err == nil && scenario.ContainerOf(before) != scenario.ContainerOf(after) {
+		err = fmt.Errorf("the container was %s and is %s", scenario.ContainerOf(before), scenario.ContainerOf(after))
+	}
+	return err
+}
+
+// moves moves both volumes under load.
+func (m *database) moves(from, to string) func(context.Context, *scenario.Environment) error {
+	return func(ctx context.Context, env *scenario.Environment) error {
+		old, err := env.WaitPodReady(ctx, pod)
+		if err != nil {
+			return err
+		}
+		if err := request(ctx, env, api.AnnotationMoveTo, to); err != nil {
+			return err
+		}
+		if err := reach(ctx, env, move.PhaseStopping, "pod "+pod+" still uses the volume"); err != nil {
+			return err
+		}
+		if err := m.stopUnderLoad(ctx, env); err != nil {
+			return err
+		}
+		begin := time.Now()
+		watch := watchPhases(ctx, env)
+		if err := cluster.Eventually(ctx, func() error { return env.PodReplaced(ctx, pod, old.UID) }); err != nil {
+			return err
+		}
+		if err := env.RunsOn(ctx, pod, to); err != nil {
+			return errors.Join(err, fmt.Errorf("the phases were %v", watch()))
+		}
+		env.Reporter.Note("without service for %s: %s", time.Since(begin).Round(100*time.Millisecond), watch())
+		if err := cluster.Eventually(ctx, func() error { return areOn(ctx, env, to) }); err != nil {
+			return err
+		}
+		return errors.Join(m.rowsAreThere(ctx, env), formerCopiesOn(ctx, env, from))
+	}
+}
+
+// stopUnderLoad deletes the pod while pgbench and the writer commit.
+func (m *database) stopUnderLoad(ctx context.Context, env *scenario.Environment) error {
+	if _, err := env.ExecInPod(ctx, pod, "sh", "-c", "pgbench -n -c 2 -R 20 -T 3600 postgres >/dev/null 2>&1 &"); err != nil {
+		return err
+	}
+	writer, err := env.StartWriter(ctx, pod, m.acked)
+	if err != nil {
+		return err
+	}
+	if err := writer.Reaches(ctx, m.acked+20); err != nil {
+		return err
+	}
+	if _, err := env.Kubectl(ctx, "", "delete", "pod", "-n", cluster.Namespace, pod, "--wait=false"); err != nil {
+		return err
+	}
+	if err := writer.Stop(); err == nil { // it is in the middle of a row when the server is killed, or just after one
+		env.Reporter.Note("the writer stopped before the server")
+	}
+	m.acked = writer.Acked.Load()
+	return nil
+}
+
+// rowsAreThere fails unless the database is consistent and has all acknowledged rows, and at most one more.
+func (m *database) rowsAreThere(ctx context.Context, env *scenario.Environment) error {
+	answer, err := env.QueryIn(ctx, pod, "select count(*) || ' ' || coalesce(max(n), 0) from acked")
+	if err != nil {
+		return err
+	}
+	var count, last int64
+	if _, err := fmt.Sscan(answer, &count, &last); err != nil {
+		return fmt.Errorf("the database answered %q: %w", answer, err)
+	}
+	env.Reporter.Note("rows 1 to %d are there, %d were acknowledged", last, m.acked)
+	if count != last || last < m.acked || last > m.acked+1 {
+		return fmt.Errorf("%d rows, the last is %d; %d were acknowledged", count, last, m.acked)
+	}
+	m.acked = last
+	if out, err := env.ExecInPod(ctx, pod, "pg_amcheck", "--install-missing", "--heapallindexed", "postgres"); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	agree, err := env.QueryIn(ctx, pod, scenario.SumsAgreeQuery)
+	if err == nil && agree != "t" {
+		err = fmt.Errorf("pgbench's sums differ (%q)", agree)
+	}
+	return err
+}
+
+// formerCopies returns the logical volumes on a node whose data moved away.
+func formerCopies(ctx context.Context, env *scenario.Environment, node string) (count int, err error) {
+	rows, err := env.LogicalVolumes(ctx, node)
+	for _, row := range rows {
+		if strings.Contains(row.Tags, "nodelvm.state=moved") {
+			count++
+		}
+	}
+	return count, err
+}
+
+func formerCopiesOn(ctx context.Context, env *scenario.Environment, node string) error {
+	count, err := formerCopies(ctx, env, node)
+	if err == nil && count != len(claims) {
+		err = fmt.Errorf("%d former copies are on %s, not %d", count, node, len(claims))
+	}
+	return err
+}
+
+func finish(node string) func(context.Context, *scenario.Environment) error {
+	return func(ctx context.Context, env *scenario.Environment) error {
+		if err := request(ctx, env, api.AnnotationMoveFinish, node); err != nil {
+			return err
+		}
+		return cluster.Eventually(ctx, func() error {
+			rows, err := env.LogicalVolumes(ctx, node)
+			for _, row := range rows {
+				if !row.IsPool() {
+					err = errors.Join(err, fmt.Errorf("%s still has %+v", node, row))
+				}
+			}
+			return err
+		})
+	}
+}
+
+func end(ctx context.Context, env *scenario.Environment) error {
+	if err := scenario.DeleteEverything(ctx, env); err != nil {
+		return err
+	}
+	if err := scenario.NoVolumesRemain(ctx, env); err != nil {
+		return err
+	}
+	return scenario.RestoreDriver(ctx, env)
+}

@@ -1,0 +1,58 @@
+package moves
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nodelvm/nodelvm/kube/move"
+	"github.com/nodelvm/nodelvm/test/scenario"
+)
+
+// phase is one of a claim's move, with its begin.
+type phase struct {
+	claim, name string
+	from        time.Time
+}
+
+// watchPhases notes when the claims' statuses change their phases, until the function that it returns describes that.
+func watchPhases(ctx context.Context, env *scenario.Environment) func() string {
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan []phase, 1)
+	go func() {
+		var all []phase
+		last := map[string]string{}
+		for ctx.Err() == nil {
+			for claim := range claims {
+				c, err := env.Claim(ctx, claim)
+				if err != nil {
+					continue
+				}
+				if s, ok := move.ParseStatus(c); ok && s.Phase != last[claim] {
+					last[claim] = s.Phase
+					all = append(all, phase{claim, s.Phase, time.Now()})
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+		done <- all
+	}()
+	begin := time.Now()
+	return func() string {
+		stop()
+		return describe(<-done, begin)
+	}
+}
+
+// describe names the phases with their begins, and the rate of the copies.
+func describe(all []phase, begin time.Time) string {
+	var parts []string
+	for _, p := range all {
+		parts = append(parts, fmt.Sprintf("%s %s after %.1f s", p.claim, p.name, p.from.Sub(begin).Seconds()))
+	}
+	return strings.Join(parts, ", ")
+}
