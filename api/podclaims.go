@@ -16,7 +16,7 @@ type PodClaim struct {
 	ByOthers  bool // unbound, and csi-provisioner creates no volume for it: a populator, a restore tool or an admin binds one. Only its Node counts
 	Indirect  bool // no pod uses both claims: the claims of further pods connect them
 
-	// For an unbound claim that is not ByOthers: what csi-provisioner will request of CreateVolume.
+	// For an unbound claim, unless a populator fills it: what csi-provisioner will request of CreateVolume, for this claim or for another.
 	Size        int64 // bytes
 	Block       bool  // raw block volume
 	AccessModes []string

@@ -77,6 +77,8 @@ type Agent struct {
 	kindAgain  time.Duration        // interval of the check for the snapshot API
 	retries    *flowcontrol.Backoff // by the claim's UID
 
+	together together
+
 	audit   audit
 	missing missingVolumes
 
@@ -261,7 +263,7 @@ func (a *Agent) jobForClaim(ctx context.Context, key string) (job, bool) {
 	}
 	if pending.NodeOfClaim(claim, nil) == a.node {
 		if isBoundByOthers(claim) {
-			return job{}, false
+			return a.jobForSelecting(claim)
 		}
 		return job{string(claim.UID) + "/retrigger", func(ctx context.Context) (bool, error) { return false, a.retrigger(ctx, claim) }}, true
 	}

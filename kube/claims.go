@@ -14,6 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/attributes"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // claimStore keeps the claims of the watch on all claims that this node needs: the few that wait for something, and the names of
@@ -37,7 +38,8 @@ type claimStore struct {
 // openClaim is a claim that waits for a volume, for a larger one, or for other attributes of it.
 type openClaim struct {
 	*corev1.PersistentVolumeClaim
-	since time.Time // when the watch first brought this version
+	since    time.Time // when the watch first brought this version
+	selected time.Time // when the watch brought this node as its new selected node; zero: the claim came with it, or has another
 }
 
 // calls are the CreateVolume calls for a claim.
@@ -156,8 +158,27 @@ func (s *claimStore) put(o any) (wake []string) {
 		delete(s.open, key)
 		return wake
 	}
-	s.open[key] = &openClaim{PersistentVolumeClaim: claim, since: time.Now()}
+	s.open[key] = &openClaim{PersistentVolumeClaim: claim, since: time.Now(), selected: s.selectedAt(s.open[key], claim)}
 	return append(wake, key)
+}
+
+// selectedAt returns when this node became the selected node of a claim, which was before; nil: it is new.
+func (s *claimStore) selectedAt(before *openClaim, claim *corev1.PersistentVolumeClaim) time.Time {
+	switch {
+	case before == nil || before.UID != claim.UID || pending.NodeOfClaim(claim, nil) != s.node:
+		return time.Time{}
+	case pending.NodeOfClaim(before.PersistentVolumeClaim, nil) == s.node:
+		return before.selected
+	}
+	return time.Now()
+}
+
+// selectedWithin reports whether this node became the selected node of a waiting claim at most that long ago.
+func (s *claimStore) selectedWithin(key string, limit time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	claim, ok := s.open[key]
+	return ok && !claim.selected.IsZero() && time.Since(claim.selected) <= limit
 }
 
 func (s *claimStore) wake(keys []string) {

@@ -90,7 +90,7 @@ func (a *Agent) podClaim(ctx context.Context, claim *corev1.PersistentVolumeClai
 		return api.PodClaim{}, false, err
 	}
 	s = api.PodClaim{Name: claim.Name, UID: string(claim.UID), Node: pending.NodeOfClaim(claim, nil), ByOthers: isBoundByOthers(claim)}
-	if s.ByOthers {
+	if s.ByOthers && claim.Spec.Selector == nil {
 		return s, true, nil
 	}
 	s.Size, s.Parameters = claim.Spec.Resources.Requests.Storage().Value(), class.Parameters

@@ -72,6 +72,8 @@ func TestPodClaim(t *testing.T) {
 	byOthers := api.PodClaim{Name: "data", UID: "claim-data", Node: "node-1", ByOthers: true}
 	restored, cloned := unbound, unbound
 	restored.FromSnapshot, cloned.FromClaim = true, true
+	selecting := unbound
+	selecting.ByOthers = true
 	from := func(group *string, kind string) func(*corev1.PersistentVolumeClaim) {
 		return func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: group, Kind: kind, Name: "source"}
@@ -86,7 +88,7 @@ func TestPodClaim(t *testing.T) {
 		"a restore":         {from(ptr.To("snapshot.storage.k8s.io"), "VolumeSnapshot"), restored, true},
 		"a clone":           {from(nil, "PersistentVolumeClaim"), cloned, true},
 		"a populator's":     {from(ptr.To("volsync.backube"), "ReplicationDestination"), byOthers, true},
-		"with a selector":   {func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }, byOthers, true},
+		"with a selector":   {func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }, selecting, true},
 		"bound":             {func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-data" }, api.PodClaim{Name: "data", UID: "claim-data", Node: "node-2", Bound: true}, true},
 		"being deleted":     {func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, api.PodClaim{}, false},
 		"of another driver": {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("foreign") }, api.PodClaim{}, false},

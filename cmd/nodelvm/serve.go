@@ -148,8 +148,11 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	d.status.serve(about)
 	d.registry.MustRegister(nodeCollector{read: about.read, log: d.log})
 	trims := newTrimMetrics(d.registry)
-	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready, groups: d.o.groupSnapshots},
-		newController(d.o.nodeName, host, limits, clusterOf(agent), mounts, recent.Found), mounts)
+	service := newController(d.o.nodeName, host, limits, clusterOf(agent), mounts, recent.Found)
+	if agent != nil {
+		agent.PlaceTogether(service.FitTogether)
+	}
+	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready, groups: d.o.groupSnapshots}, service, mounts)
 	if d.o.groupSnapshots {
 		csi.RegisterGroupControllerServer(server, controller.NewGroup(d.o.nodeName, host, mounts.PrepareGroupCopy))
 	}
