@@ -31,6 +31,19 @@ func (s *Server) prepareReadOnly(ctx context.Context, r stageRequest, v lvm.Volu
 	return r, nil
 }
 
+// accessOf returns who may write to a volume. While its group's metadata cannot be read, nobody knows that a volume is a read-only copy, but one
+// whose journal was replayed has a device that takes no writes: no check of the file system and no mount for writing could succeed.
+func (s *Server) accessOf(r stageRequest, v lvm.Volume, device string) (lvm.Access, error) {
+	if v.Access != lvm.AccessWritable || !r.hasSource || !r.readOnly {
+		return v.Access, nil
+	}
+	readOnly, err := s.block.ReadOnly(device)
+	if err == nil && readOnly {
+		return lvm.AccessReadOnly, nil
+	}
+	return v.Access, err
+}
+
 // checkReadOnly refuses (lvm.KindInvalid) a read-only copy for a request for writing.
 func checkReadOnly(r volume, v lvm.Volume) error {
 	if v.Access.ReadOnly() && !r.readOnly {

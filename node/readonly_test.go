@@ -96,6 +96,19 @@ func TestReadOnlyCopyAfterInterruption(t *testing.T) {
 	}
 }
 
+// TestReadOnlyCopyInUnreadableGroup: pods of a copy start although nothing can be read of it but that its device takes no writes.
+func TestReadOnlyCopyInUnreadableGroup(t *testing.T) {
+	for readOnly, want := range map[bool][]string{
+		true:  {"activate", "create /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro,ro"},
+		false: {"activate", "check ext4 /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro"},
+	} {
+		f := newCopy("ext4")
+		f.volume, f.readOnly = lvm.Volume{}, readOnly
+		succeed(t, f.stageCopy(t, "ext4"))
+		f.expect(t, want...)
+	}
+}
+
 // TestReadOnlyCopyThatBecomesReadOnly: a file system that the kernel makes read-only during the replay may not have replayed all of its journal.
 func TestReadOnlyCopyThatBecomesReadOnly(t *testing.T) {
 	for what, fail := range map[string]func(f *fake){

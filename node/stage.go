@@ -42,6 +42,9 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 }
 
 func (s *Server) stage(ctx context.Context, r stageRequest, v lvm.Volume, device string) (err error) {
+	if v.Access, err = s.accessOf(r, v, device); err != nil {
+		return err
+	}
 	if v.Access != lvm.AccessWritable {
 		if r, err = s.prepareReadOnly(ctx, r, v, device); err != nil {
 			return err

@@ -91,9 +91,9 @@ const (
 )
 
 // wait runs a write. One that does not end costs one goroutine for each device.
-func (d *device) wait(number_ uint64, write func() error) error {
+func (d *device) wait(of uint64, write func() error) error {
 	notYet := func() error {
-		return lvm.Errorf(lvm.KindBusy, "the kernel has not finished an earlier change of the I/O limits of the device %s: its disk may be unresponsive", number(number_))
+		return lvm.Errorf(lvm.KindBusy, "the kernel has not finished an earlier change of the I/O limits of the device %s: its disk may be unresponsive", number(of))
 	}
 	if d.stuck != nil {
 		select {
