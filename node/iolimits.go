@@ -214,7 +214,7 @@ func (s *Server) LiftLimits(ctx context.Context, id lvm.ID) (end func(), err err
 	}
 	mounted, err := s.mounted.FileSystems()
 	if err == nil && len(writable(mounted[block.Number])) > 0 {
-		err = s.syncVolume(ctx, id, writable(mounted[block.Number]))
+		err = s.syncMounted(ctx, id, writable(mounted[block.Number]))
 	}
 	if err != nil {
 		end()

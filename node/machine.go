@@ -50,4 +50,5 @@ type BlockDevices interface {
 	ReadOnly(device string) (bool, error)
 	SetReadOnly(device string, readOnly bool) error
 	ReadAt(device string, offset int64, bytes int) ([]byte, error)
+	SyncDevice(device string) error
 }

@@ -12,20 +12,32 @@ import (
 // freezes it, 6.12 does not. ext4 and xfs freeze on each kernel.
 const syncedBeforeCopy = "btrfs"
 
-// SyncBeforeGroupSnapshot is SyncBeforeCopy for each type of file system: what is written before is not written while the volumes of a
-// group snapshot are suspended.
+// SyncBeforeGroupSnapshot is SyncBeforeCopy for each type of file system, and for a raw device: what is written before is not written while the
+// volumes of a group snapshot are suspended.
 func (s *Server) SyncBeforeGroupSnapshot(ctx context.Context, id lvm.ID) error {
-	return s.syncBefore(ctx, id, func(string) bool { return true })
+	v, path, block, err := s.deviceOf(ctx, id)
+	if lvm.KindOf(err) == lvm.KindNotFound {
+		return nil // as in SyncBeforeCopy
+	}
+	if err != nil {
+		return err
+	}
+	mounted, err := s.mounted.FileSystems()
+	switch mounts := mounted[block.Number]; {
+	case err != nil:
+		return err
+	case len(writable(mounts)) > 0:
+		return s.syncMounted(ctx, id, writable(mounts))
+	case len(mounts) > 0 || v.Access.ReadOnly():
+		return nil // no pod writes to it
+	}
+	return s.syncVolume(ctx, id, func() error { return s.block.SyncDevice(path) })
 }
 
 // SyncBeforeCopy writes the dirty data of a volume's mounted file system to the disks, if LVM's snapshot would miss it. It does
 // nothing for a volume that is not mounted for writing here. The volume is locked meanwhile, even after ctx has ended: a disk
 // that does not respond costs one goroutine, and later calls get lvm.KindBusy.
 func (s *Server) SyncBeforeCopy(ctx context.Context, id lvm.ID) error {
-	return s.syncBefore(ctx, id, func(fsType string) bool { return fsType == syncedBeforeCopy })
-}
-
-func (s *Server) syncBefore(ctx context.Context, id lvm.ID, wanted func(fsType string) bool) error {
 	_, mounts, err := s.writableMounts(ctx, id)
 	if lvm.KindOf(err) == lvm.KindNotFound {
 		return nil // not in use here, or it does not exist, which LVM then reports
@@ -33,32 +45,37 @@ func (s *Server) syncBefore(ctx context.Context, id lvm.ID, wanted func(fsType s
 	if err != nil {
 		return err
 	}
-	if len(mounts) == 0 || !wanted(mounts[0].Type) {
+	if len(mounts) == 0 || mounts[0].Type != syncedBeforeCopy {
 		return nil
 	}
-	return s.syncVolume(ctx, id, mounts)
+	return s.syncMounted(ctx, id, mounts)
 }
 
-// syncVolume syncs a mounted file system while the volume is locked; see SyncBeforeCopy.
-func (s *Server) syncVolume(ctx context.Context, id lvm.ID, mounts []mount.FileSystem) error {
+// syncMounted syncs a mounted file system while the volume is locked; see SyncBeforeCopy.
+func (s *Server) syncMounted(ctx context.Context, id lvm.ID, mounts []mount.FileSystem) error {
+	return s.syncVolume(ctx, id, func() error { return s.syncFirst(mounts) })
+}
+
+// syncVolume runs sync while the volume is locked; see SyncBeforeCopy.
+func (s *Server) syncVolume(ctx context.Context, id lvm.ID, sync func() error) error {
 	release, err := s.locks.lock(id.String())
 	if err != nil {
 		return err
 	}
 	synced := make(chan error, 1)
 	go func() {
-		err := s.syncFirst(mounts)
+		err := sync()
 		release() // before the answer: the caller's next request must find the volume unlocked
 		synced <- err
 	}()
 	select {
 	case err := <-synced:
 		if err != nil {
-			return lvm.Errorf(lvm.KindBusy, "cannot snapshot or clone volume %s yet: the driver cannot write the cached data of its file system to the disk: %w", id, err)
+			return lvm.Errorf(lvm.KindBusy, "cannot snapshot or clone volume %s yet: the driver cannot write its cached data to the disk: %w", id, err)
 		}
 		return nil
 	case <-ctx.Done():
-		return lvm.Errorf(lvm.KindBusy, "cannot snapshot or clone volume %s yet: its file system is writing cached data to the disk; the caller retries", id)
+		return lvm.Errorf(lvm.KindBusy, "cannot snapshot or clone volume %s yet: its cached data is being written to the disk; the caller retries", id)
 	}
 }
 

@@ -45,6 +45,35 @@ func TestSyncBeforeCopy(t *testing.T) {
 	f.expect(t)
 }
 
+// TestSyncBeforeGroupSnapshot: what a pod may have written is on the disks before the volumes are suspended: of each file system, and of a raw
+// device, whose cached data the kernel would write meanwhile.
+func TestSyncBeforeGroupSnapshot(t *testing.T) {
+	for what, test := range map[string]struct {
+		change func(f *fake)
+		want   []string
+		kind   lvm.Kind
+	}{
+		"ext4":              {func(f *fake) { f.mounts["/staging"] = fsMount(ourDevice, false) }, []string{"sync /staging"}, 0},
+		"mounted read-only": {func(f *fake) { f.mounts["/staging"] = fsMount(ourDevice, true) }, nil, 0},
+		"raw":               {func(*fake) {}, []string{"sync /dev/dm-3"}, 0},
+		"raw, encrypted": {func(f *fake) {
+			f.luks.class, f.luks.open = lvm.Class{Layout: lvm.LayoutThin, Encryption: lvm.EncryptionLUKS2}, true
+		}, []string{"sync " + mappingPath}, 0},
+		"a read-only copy": {func(f *fake) { f.volume.Access = lvm.AccessReadOnly }, nil, 0},
+		"not active":       {func(f *fake) { f.active = false }, nil, 0},
+		"a failing disk":   {func(f *fake) { f.fail = "sync" }, []string{"sync /dev/dm-3"}, lvm.KindBusy},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := newFake()
+			test.change(f)
+			if err := f.server().SyncBeforeGroupSnapshot(t.Context(), testID); (err != nil) != (test.kind != 0) || err != nil && lvm.KindOf(err) != test.kind {
+				t.Errorf("kind %d: %v", lvm.KindOf(err), err)
+			}
+			f.expect(t, test.want...)
+		})
+	}
+}
+
 // TestSyncOfUnresponsiveDisk: the caller gets an answer when its time is over; the volume stays locked until the disk responds.
 func TestSyncOfUnresponsiveDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

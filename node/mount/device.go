@@ -104,6 +104,19 @@ func (Machine) SetReadOnly(device string, readOnly bool) error {
 	return nil
 }
 
+// SyncDevice writes the cached data of a device to its disks (fsync(2)).
+func (Machine) SyncDevice(device string) error {
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // nothing was written through it
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("cannot write the cached data of %s: %w", device, err)
+	}
+	return nil
+}
+
 // ReadAt reads this number of bytes of a device from an offset. It is an error if the device is too small.
 func (m Machine) ReadAt(device string, offset int64, bytes int) ([]byte, error) {
 	f, err := os.Open(device)
