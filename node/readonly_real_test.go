@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/node/filesystem"
+	"github.com/nodelvm/nodelvm/node/mount"
 )
 
 // copies are loop devices, some of which are read-only copies.
@@ -118,6 +120,48 @@ func testReadOnlyCopy(t *testing.T, fsType, state string) {
 	if digest(b, device) != before {
 		t.Error("the second stage wrote to the device")
 	}
+}
+
+// failing is a machine whose writable mounts of an ext4 have an error at once, as that of a bad block.
+type failing struct {
+	mount.Machine
+	fail bool
+}
+
+func (f *failing) Mount(device, target, fsType string, options []string) error {
+	err := f.Machine.Mount(device, target, fsType, options)
+	if err != nil || !f.fail || !slices.Contains(options, "rw") {
+		return err
+	}
+	return os.WriteFile(filepath.Join("/sys/fs/ext4", filepath.Base(device), "trigger_fs_error"), []byte("a bad block"), 0o200)
+}
+
+// TestReplayThatFails: a replay after which the file system has an error is not recorded, and is repeated.
+func TestReplayThatFails(t *testing.T) {
+	b, devices := newCopies(t)
+	mounts := &failing{mount.New(), true}
+	b.mounts = mounts
+	b.makeSource("ext4", "cut off", "copy.img")
+	device := b.attach("copy", b.path("copy.img"))
+	devices.access["copy"] = lvm.AccessReplay
+	t.Cleanup(func() { b.run("blockdev", "--setrw", device) })
+	staging := b.path("staging")
+	for range 2 {
+		err := b.stageReader("copy", "ext4", staging)
+		if err == nil || !strings.Contains(err.Error(), "is not replayed") || devices.access["copy"] != lvm.AccessReplaying {
+			t.Errorf("a file system with an error: %v, recorded %q", err, devices.access["copy"])
+		}
+		if info, err := b.mounts.Inspect(staging); err != nil || info.Mount != nil {
+			t.Errorf("it is mounted: %+v, %v", info.Mount, err)
+		}
+	}
+	mounts.fail = false
+	b.must(b.stageReader("copy", "ext4", staging))
+	if devices.access["copy"] != lvm.AccessReadOnly {
+		t.Errorf("the next stage records %q", devices.access["copy"])
+	}
+	b.expectKept(staging, "flushed")
+	b.must(b.unstage("copy", staging))
 }
 
 // makeSource makes a file system, and copies its image in that state; the source is mounted afterwards.
