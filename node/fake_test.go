@@ -179,7 +179,7 @@ func (f *fake) ReadAt(_ string, offset int64, bytes int) ([]byte, error) {
 	}
 	return append(slices.Clone(f.head), make([]byte, bytes)...)[:bytes], nil
 }
-func (f *fake) SyncDevice(device string) error { return f.do("sync %s", device) }
+func (f *fake) SyncDevice(device string) error        { return f.do("sync %s", device) }
 func (f *fake) Failed() ([]mount.DeviceNumber, error) { return f.failed, nil }
 func (f *fake) List(context.Context) ([]lvm.Volume, error) {
 	return []lvm.Volume{{ID: testID, UUID: "uuid", Group: "vg-a", Claim: "shop/data", Class: f.luks.class, Limits: f.volume.Limits}}, nil
