@@ -79,6 +79,8 @@ func (f *moveFacts) target(t *targets, g *moveGroup, to string) {
 		if len(g.Refused) == 0 {
 			g.To = to
 		}
+	} else if t.nodes == nil {
+		g.Refused = append(g.Refused, "the plugin chooses a node only if you may list nodes: give --to NODE")
 	} else if g.To, g.PassedOver = t.choose(g); g.To == "" {
 		g.Refused = append(g.Refused, fmt.Sprintf("no other node can have the volumes of %s", strings.Join(g.names(""), ", ")))
 	}

@@ -155,7 +155,7 @@ func TestUserOfOneNamespace(t *testing.T) {
 	if err != nil || len(s.patches) != 4 || !strings.Contains(out, "not read: PersistentVolumes: not for you\n") {
 		t.Errorf("%v, %q: %s", err, s.patches, out)
 	}
-	if _, err := s.run(t, "", "move", "data", "--anywhere"); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
+	if _, err := s.run(t, "", "move", "data", "--anywhere"); err == nil || !strings.Contains(err.Error(), "give --to NODE") {
 		t.Errorf("%v", err)
 	}
 	s.facts.claims[0].Annotations[api.AnnotationMoveTo], s.patches = "node-2", nil
