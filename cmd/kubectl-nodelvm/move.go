@@ -248,9 +248,9 @@ func (f *moveFacts) mayNotCancel(claim *corev1.PersistentVolumeClaim, to string)
 	pv := f.volume(claim)
 	switch {
 	case pv != nil && pv.Annotations[api.AnnotationHandedOver] != "" || has && row.Phase == api.MoveSwitching:
-		return fmt.Sprintf("the volume of %s is node %s's since a moment ago, so the move cannot be cancelled: wait for its end, and move the volume back (--to %s)", name, row.To, row.From)
+		return fmt.Sprintf("the volume of %s is node %s's since a moment ago, so the move cannot be cancelled: wait for its end, and move the volume back (--to %s)", name, row.To, printable.ShellWord(row.From))
 	case has && row.Phase == api.MoveMoved:
-		return fmt.Sprintf("the volume of %s is on node %s, so there is no move to cancel. To move it back: kubectl nodelvm move -n %s %s --to %s", name, row.To, claim.Namespace, claim.Name, cmp.Or(row.From, "NODE"))
+		return fmt.Sprintf("the volume of %s is on node %s, so there is no move to cancel. To move it back: kubectl nodelvm move -n %s %s --to %s", name, row.To, claim.Namespace, claim.Name, printable.ShellWord(cmp.Or(row.From, "NODE")))
 	case to == "" && pv != nil && pv.Annotations[api.AnnotationMovingTo] != "":
 		return fmt.Sprintf("the move of %s is being cancelled already: kubectl nodelvm moves -n %s", name, claim.Namespace)
 	case to == "" || !has:

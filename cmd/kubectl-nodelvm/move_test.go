@@ -421,6 +421,30 @@ func TestCancelledMoves(t *testing.T) {
 	}
 }
 
+// TestHostileClaims: what a tenant writes into a claim reaches neither the terminal, nor a command that an admin pastes, nor the path of a request.
+func TestHostileClaims(t *testing.T) {
+	f := movable()
+	data, pv := f.of("data")
+	moveTo(pv, "node-2")
+	data.Annotations[api.AnnotationMoveTo] = "node-2"
+	data.Annotations[api.AnnotationMoveStatus] = `{"phase": "Moved", "from": "node-1; reboot", "to": "node-2", "message": "\u001b[2J"}`
+	if _, refused := f.planCancel([]*corev1.PersistentVolumeClaim{data}); len(refused) != 1 || !strings.HasSuffix(refused[0], " --to 'node-1; reboot'") {
+		t.Errorf("%q", refused)
+	}
+	f = movable()
+	data, _ = f.of("data")
+	f.volumes, data.Annotations[api.AnnotationStorageProvisioner] = f.volumes[1:], "a\u202eb"
+	if p := f.plan("data", "node-2"); !strings.Contains(p.Groups[0].Refused[0], `a\u202eb`) {
+		t.Errorf("%q", p.Groups[0].Refused)
+	}
+	data.Spec.VolumeName, data.Annotations[api.AnnotationMoveTo] = "../namespaces/kube-system/secrets/key", "node-2"
+	c, asked := apiServer(t, map[string]any{"/api/v1/namespaces/shop/persistentvolumeclaims/data": corev1.PersistentVolumeClaim{
+		TypeMeta: metav1.TypeMeta{Kind: "PersistentVolumeClaim", APIVersion: "v1"}, ObjectMeta: data.ObjectMeta, Spec: data.Spec}})
+	if claim, pv, known, err := c.claimWithVolume(t.Context(), "shop", "data"); err != nil || claim == nil || pv != nil || !known || len(asked()) != 1 {
+		t.Errorf("%v, %v, %v, %v after %q", claim, pv, known, err, asked())
+	}
+}
+
 // TestFinishedMoves: the node with the former copy is the one that reports it, or else that of the status.
 func TestFinishedMoves(t *testing.T) {
 	f := movable()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -48,6 +49,7 @@ func (f *moveFacts) planMove(claims []*corev1.PersistentVolumeClaim, to string) 
 	slices.SortFunc(p.Groups, func(a, b *moveGroup) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Claims[0].Name, b.Claims[0].Name))
 	})
+	printable.Strings(reflect.ValueOf(p).Elem()) // annotations of tenants are in its sentences
 	return p
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -58,7 +59,7 @@ func moveRowOf(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume,
 		r.Size = lvm.Bytes(size.Value())
 	}
 	has = r.judge(s, claim, pv, known)
-	r.From, r.To, r.Phase, r.Text = printable.Text(r.From), printable.Text(r.To), printable.Text(r.Phase), printable.Text(r.Text)
+	printable.Strings(reflect.ValueOf(&r).Elem())
 	return r, has
 }
 
