@@ -18,7 +18,6 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	kubemove "github.com/nodelvm/nodelvm/kube/move"
 	"github.com/nodelvm/nodelvm/lvm"
-	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/move"
 )
 
@@ -60,7 +59,7 @@ type moves struct {
 }
 
 // newMoves prepares the moves without sending a request.
-func (d *driver) newMoves(client *kubeclient.Client, host *host.Host) (*moves, error) {
+func (d *driver) newMoves(client *kubeclient.Client, engine move.Engine) (*moves, error) {
 	o := &d.o.move
 	if o.listen == "" || client == nil {
 		return nil, nil
@@ -71,7 +70,7 @@ func (d *driver) newMoves(client *kubeclient.Client, host *host.Host) (*moves, e
 	}
 	m := &moves{o: o}
 	if m.node, err = move.New(move.Config{
-		Engine: host, Authorizer: m, Token: m.token, Address: net.JoinHostPort(o.address, port), Rate: bytesOf(&o.rate.Quantity), Log: d.log,
+		Engine: engine, Authorizer: m, Token: m.token, Address: net.JoinHostPort(o.address, port), Rate: bytesOf(&o.rate.Quantity), Log: d.log,
 	}); err != nil {
 		return nil, err
 	}

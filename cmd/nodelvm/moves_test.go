@@ -1,9 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -15,9 +16,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
@@ -50,61 +53,117 @@ func TestMovesOff(t *testing.T) {
 	}
 }
 
-// TestMovesRefuse: a peer gets a held volume only if the API server knows its token, with the audience of moves, as one of the driver's account on
-// the node that the volume moves to.
-func TestMovesRefuse(t *testing.T) {
-	review := &authenticationv1.TokenReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}}
-	review.Status.Authenticated = true
-	review.Status.User.Username = driverAccount
-	review.Status.User.Extra = map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/node-name": {"node-2"}}
-	client, sent := kubetest.RecordedClient(t, map[string]any{"POST /apis/authentication.k8s.io/v1/tokenreviews": review})
+// TestMovesCopy: a peer gets a held volume only if the API server knows its token, with the audience of moves, as one of the driver's account on the
+// node that the volume moves to, and if that node published the peer's key.
+func TestMovesCopy(t *testing.T) {
+	const refused = `answers 403: "not allowed"`
+	for name, c := range map[string]struct {
+		account, node, key string // "" for those of the target
+		says               string
+		log                string
+	}{
+		"the target":             {},
+		"another node's token":   {node: "node-3", says: refused, log: "does not move to node"},
+		"another account":        {account: "system:serviceaccount:demo:default", says: refused, log: "the peer's token is not one of"},
+		"a key that is not said": {key: "sha256:0", says: refused, log: "has not published the key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newMovingVolume(t, cmp.Or(c.account, driverAccount), cmp.Or(c.node, "node-2"), c.key)
+			if err := s.receive(); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v\n%s", err, s.log)
+			}
+			if !slices.Contains(s.sent(), reviews) || !strings.Contains(s.log.String(), c.log) {
+				t.Errorf("%q\n%s", s.sent(), s.log)
+			}
+			got, err := os.ReadFile(s.target)
+			if err != nil || bytes.Equal(got, s.content) != (c.says == "") {
+				t.Errorf("the copy has %d bytes (%v)", len(got), err)
+			}
+		})
+	}
+}
+
+// reviews is the request that identifies a peer.
+const reviews = "POST /apis/authentication.k8s.io/v1/tokenreviews"
+
+// movingVolume is a volume that moves from this driver's node-1 to node-2, and a peer that wants it.
+type movingVolume struct {
+	t       *testing.T
+	peer    *move.Node
+	offer   move.Offer
+	content []byte
+	target  string // the peer's device
+	log     *buffer
+	sent    func() []string
+}
+
+func newMovingVolume(t *testing.T, account, node, key string) *movingVolume {
+	t.Helper()
+	const size = 8 * lvm.MiB
+	s := &movingVolume{t: t, log: &buffer{}, target: device(t, make([]byte, size)), content: bytes.Repeat([]byte("12345678"), int(size/8))}
+	other := lvmtest.NewHost(t, lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{10 * lvm.GiB}})
+	peer, err := move.New(move.Config{Engine: onFile{other, s.target}, Token: func() (string, error) { return "peer's", nil }, Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	t.Cleanup(func() { _ = peer.Close(context.Background()) })
+	s.peer = peer
+
 	source := lvmtest.NewHost(t, lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{10 * lvm.GiB}})
-	v, err := source.Create(t.Context(), lvm.Spec{Name: "pvc-1", Required: lvm.GiB, Class: lvm.Class{Group: "vg"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v, err := source.Create(t.Context(), lvm.Spec{Name: "pvc-uid", Required: size, Block: true, Class: lvm.Class{Group: "vg"}})
+	must(t, err)
+	must(t, source.NoteMove(t.Context(), v.ID, v.UUID, `{"from":"node-1","to":"node-2","ns":"demo","claim":"data","uid":"uid","handle":"`+v.ID.String()+`"}`))
+	review := &authenticationv1.TokenReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}}
+	review.Status.Authenticated, review.Status.User.Username = true, account
+	review.Status.User.Extra = map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/node-name": {node}}
+	answers := parkedVolume(v, cmp.Or(key, peer.Key()))
+	answers[reviews] = review
+	client, sent := kubetest.RecordedClient(t, answers)
+	s.sent = sent
 	own := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(own, []byte(ofAccount(driverAccount)), 0o600); err != nil {
-		t.Fatal(err)
+	must(t, os.WriteFile(own, []byte(ofAccount(driverAccount)), 0o600))
+	d := newDriver(&options{nodeName: "node-1", move: moveOptions{listen: freeAddress(t), address: "127.0.0.1", tokenFile: own, keep: time.Hour}}, slog.New(slog.NewJSONHandler(s.log, nil)))
+	m, err := d.newMoves(client, onFile{source, device(t, s.content)})
+	must(t, err)
+	if m.observe() == nil {
+		t.Fatal("it reads no claim")
 	}
-	log := &buffer{}
-	r := newDriver(&options{nodeName: "node-1", move: moveOptions{listen: freeAddress(t), address: "127.0.0.1", tokenFile: own, keep: time.Hour}}, slog.New(slog.NewJSONHandler(log, nil)))
-	m, err := r.newMoves(client, source)
-	if err != nil || m.observe() == nil {
-		t.Fatal(err)
-	}
+	s.offer, err = m.node.Hold(t.Context(), v.ID, v.UUID)
+	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	parts, ctx := errgroup.WithContext(ctx)
-	if err := m.start(ctx, parts, wait.Limit(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
+	must(t, m.start(ctx, parts, wait.Limit(time.Minute)))
+	t.Cleanup(func() {
 		stop()
 		if err := parts.Wait(); err != nil {
 			t.Error(err)
 		}
-	}()
-	offer, err := m.node.Hold(t.Context(), v.ID, v.UUID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := lvmtest.NewHost(t, lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{10 * lvm.GiB}})
-	peer, err := move.New(move.Config{Engine: onFile{other, filepath.Join(t.TempDir(), "device")}, Token: func() (string, error) { return "peer's", nil }, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = peer.Close(context.Background()) }()
-	var p move.Progress
-	for deadline := time.Now().Add(wait.Limit(time.Minute)); p.Problem == nil; time.Sleep(10 * time.Millisecond) {
-		if p, err = peer.Receive(t.Context(), offer, offer.Class); err != nil || time.Now().After(deadline) {
-			t.Fatal(p, err)
+	})
+	return s
+}
+
+// parkedVolume are the objects of a volume that moves to node-2, which published a key.
+func parkedVolume(v lvm.Volume, key string) map[string]any {
+	pv := kubetest.VolumeOn("node-1", "uid")
+	pv.Spec.CSI.VolumeHandle, pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = v.ID.String(), "demo", "data", "uid"
+	pv.Annotations = map[string]string{api.AnnotationMovingTo: "node-2", api.AnnotationMoveAnswer: `{"key":"` + key + `"}`}
+	term := &pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0]
+	term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{Key: api.ParkedKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"true"}})
+	claim := kubetest.Claim("data", "late", pv.Name)
+	claim.Namespace, claim.UID, claim.Annotations = "demo", "uid", map[string]string{api.AnnotationMoveTo: "node-2", api.AnnotationSelectedNode: "node-1"}
+	return map[string]any{"GET /api/v1/persistentvolumes/pvc-uid": pv, "GET /api/v1/namespaces/demo/persistentvolumeclaims/data": claim}
+}
+
+// receive copies the volume to the peer.
+func (s *movingVolume) receive() error {
+	s.t.Helper()
+	for deadline := time.Now().Add(wait.Limit(time.Minute)); ; time.Sleep(10 * time.Millisecond) {
+		p, err := s.peer.Receive(s.t.Context(), s.offer, s.offer.Class)
+		must(s.t, err)
+		if p.Problem != nil || p.Volume.State == lvm.StateReceived {
+			return p.Problem
 		}
-	}
-	if !strings.Contains(p.Problem.Error(), `answers 403: "not allowed"`) {
-		t.Error(p.Problem)
-	}
-	if !slices.Contains(sent(), "POST /apis/authentication.k8s.io/v1/tokenreviews") || !strings.Contains(log.String(), "does not move to node") {
-		t.Errorf("%q\n%s", sent(), log)
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%+v\n%s", p, s.log)
+		}
 	}
 }
 
@@ -115,7 +174,15 @@ type onFile struct {
 }
 
 func (f onFile) MoveDevice(context.Context, lvm.ID, string, string) (string, error) {
-	return f.path, errors.Join(os.WriteFile(f.path, nil, 0o600), os.Truncate(f.path, int64(lvm.GiB)))
+	return f.path, nil
+}
+
+// device is a file with this content.
+func device(t *testing.T, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "device")
+	must(t, os.WriteFile(path, content, 0o600))
+	return path
 }
 
 func TestAccountOfToken(t *testing.T) {
@@ -170,4 +237,11 @@ func freeAddress(t *testing.T) string {
 	}
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
