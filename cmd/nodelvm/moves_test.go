@@ -53,8 +53,8 @@ func TestMovesOff(t *testing.T) {
 	}
 }
 
-// TestMovesCopy: a peer gets a held volume only if the API server knows its token, with the audience of moves, as one of the driver's account on the
-// node that the volume moves to, and if that node published the peer's key.
+// TestMovesCopy: the API server must know a peer's token as one of the driver's account on the node that the volume moves to, and that node must have
+// published the peer's key.
 func TestMovesCopy(t *testing.T) {
 	const refused = `answers 403: "not allowed"`
 	for name, c := range map[string]struct {

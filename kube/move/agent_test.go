@@ -145,6 +145,22 @@ func TestStopping(t *testing.T) {
 	p.expect("node-2")
 }
 
+// TestCancelledIsSaid: the end of a cancelled move is in the claim's status, however soon it comes.
+func TestCancelledIsSaid(t *testing.T) {
+	p := play(t, corev1.PersistentVolumeReclaimDelete)
+	p.startPod("db-0")
+	p.rest()
+	p.annotateClaim("data", api.AnnotationMoveTo, "")
+	p.annotateClaim("wal", api.AnnotationMoveTo, "")
+	p.rest()
+	p.expect("node-1")
+	for _, claim := range []string{"data", "wal"} {
+		if s := p.status(claim); s.Phase != PhaseCancelled || !strings.Contains(s.Message, "stays on node node-1") {
+			t.Errorf("the status of %s is %+v", claim, s)
+		}
+	}
+}
+
 // TestRefusedClaimIsReadRarely: a tenant can annotate any number of claims with a move that cannot begin.
 func TestRefusedClaimIsReadRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,7 @@ func (a *Agent) tell(ctx context.Context, v *view, s step, failed error) {
 	key := kubeclient.KeyOf(v.claim)
 	a.mu.Lock()
 	before := a.reported[key]
-	news := before.phase != s.phase || s.warn && before.text != s.why
+	news := before.phase != s.phase || s.do == forget || s.warn && before.text != s.why // forget: the end of a move
 	due := news || before.text != s.why && a.now().Sub(before.when) >= statusEvery
 	if due {
 		if len(a.reported) > maxReported {

@@ -198,8 +198,9 @@ func (m *database) stopUnderLoad(ctx context.Context, env *scenario.Environment)
 	if _, err := env.Kubectl(ctx, "", "delete", "pod", "-n", cluster.Namespace, pod, "--wait=false"); err != nil {
 		return err
 	}
-	if err := writer.Stop(); err == nil { // it is in the middle of a row when the server is killed, or just after one
-		env.Reporter.Note("the writer stopped before the server")
+	const all = 1 << 40
+	if err := writer.Reaches(ctx, all); ctx.Err() != nil { // it ends with the server
+		return err
 	}
 	m.acked = writer.Acked.Load()
 	return nil
