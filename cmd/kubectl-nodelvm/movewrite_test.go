@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,6 +24,7 @@ type movesServer struct {
 	*httptest.Server
 	facts  *moveFacts
 	refuse func(r *http.Request) bool // a request that the user may not send
+	agents bool                       // a claim that is annotated has moved at once
 
 	mu      sync.Mutex
 	patches []string // query and body
@@ -57,7 +59,23 @@ func (s *movesServer) answer(r *http.Request) any {
 	case r.Method == http.MethodPatch:
 		body, _ := io.ReadAll(r.Body)
 		s.patches = append(s.patches, fmt.Sprintf("%s%s %s", r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:], map[bool]string{true: " dry run"}[r.URL.Query().Get("dryRun") == "All"], body))
+		if s.agents && r.URL.Query().Get("dryRun") == "" {
+			claim, pv := s.facts.of(r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:])
+			to := map[bool]string{true: "node-3", false: "node-2"}[bytes.Contains(body, []byte("node-3"))]
+			claim.Annotations[api.AnnotationMoveTo] = to
+			moveTo(pv, to)
+		}
 		return corev1.PersistentVolumeClaim{TypeMeta: metav1.TypeMeta{Kind: "PersistentVolumeClaim", APIVersion: "v1"}}
+	case strings.HasPrefix(path, "namespaces/shop/persistentvolumeclaims/"):
+		claim, _ := s.facts.of(strings.TrimPrefix(path, "namespaces/shop/persistentvolumeclaims/"))
+		claim = claim.DeepCopy()
+		claim.TypeMeta = metav1.TypeMeta{Kind: "PersistentVolumeClaim", APIVersion: "v1"}
+		return claim
+	case strings.HasPrefix(path, "persistentvolumes/"):
+		_, pv := s.facts.of(strings.TrimPrefix(path, "persistentvolumes/pvc-uid-"))
+		pv = pv.DeepCopy()
+		pv.TypeMeta = metav1.TypeMeta{Kind: "PersistentVolume", APIVersion: "v1"}
+		return pv
 	case path == "namespaces/shop/persistentvolumeclaims", path == "persistentvolumeclaims":
 		return list(s.facts.claims)
 	case path == "pods" && r.URL.Query().Get("labelSelector") == "", path == "namespaces/shop/pods":
@@ -144,6 +162,25 @@ func TestDrainAsks(t *testing.T) {
 	s.refuse = func(r *http.Request) bool { return r.URL.Path == "/api/v1/nodes" }
 	if _, err := s.run(t, "", "drain", "node-1"); err == nil || !strings.Contains(err.Error(), "a drain needs the right to list PersistentVolumes, nodes and CSIStorageCapacities: nodes: ") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestDrainWaits: a drain ends when the last volume has moved, and its exit status says whether some stay.
+func TestDrainWaits(t *testing.T) {
+	s := serveMoves(t, movable())
+	s.agents = true
+	out, err := s.run(t, "", "drain", "node-1", "--yes")
+	if err != nil || !strings.Contains(out, " shop/wal is on node-2\n") || !strings.HasSuffix(out, "All claims' volumes have left node-1. Before you remove it: kubectl nodelvm drain-check node-1\n") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := s.run(t, "", "drain", "node-1"); err != nil || !strings.HasPrefix(out, "No claims to move.\n") {
+		t.Errorf("again: %v: %s", err, out)
+	}
+	s = serveMoves(t, movable())
+	s.agents, s.facts.pods[1].OwnerReferences = true, nil
+	out, err = s.run(t, "", "drain", "node-1", "--yes")
+	if !errors.Is(err, errFound) || !strings.Contains(out, "stays on node-1: pod shop/web uses the volume on node node-1 and has no controller") || !strings.Contains(out, "shop/data is on node-2") {
+		t.Errorf("with a pod that stays: %v: %s", err, out)
 	}
 }
 
