@@ -95,3 +95,16 @@ func TestDoctorAcceptsShippedManifests(t *testing.T) {
 		t.Errorf("the driver's pods are found by %s", labels)
 	}
 }
+
+// TestMoveFlagsAreThoseOfTheChart: the plugin finds out from a pod's arguments, as the chart writes them, whether its driver moves volumes.
+func TestMoveFlagsAreThoseOfTheChart(t *testing.T) {
+	template, err := os.ReadFile("../../deploy/chart/nodelvm/templates/daemonset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range []string{moveFlag + ":", moveRateFlag} {
+		if !bytes.Contains(template, []byte("- "+flag)) {
+			t.Errorf("the chart's DaemonSet has no argument that begins with %s", flag)
+		}
+	}
+}

@@ -180,8 +180,11 @@ func (a *answer) formerCopy(volume string) bool {
 	return a.err == nil && slices.ContainsFunc(a.page.Volumes, func(v report.Volume) bool { return v.Name == volume && v.State == string(lvm.StateMoved) })
 }
 
-// moveFlag is the driver's flag that lets it move volumes.
-const moveFlag = "--move="
+// The driver's flags by which it moves volumes, and that limit the rate.
+const (
+	moveFlag     = "--move="
+	moveRateFlag = "--move-rate="
+)
 
 // movesVolumes reports whether the driver in a pod moves volumes, and the rate in bytes per second to which it is limited; 0: none.
 func movesVolumes(pod *corev1.Pod) (moves bool, rate lvm.Bytes) {
@@ -193,7 +196,7 @@ func movesVolumes(pod *corev1.Pod) (moves bool, rate lvm.Bytes) {
 			if address, is := strings.CutPrefix(arg, moveFlag); is && address != "" {
 				moves = true
 			}
-			if text, is := strings.CutPrefix(arg, "--move-rate="); is {
+			if text, is := strings.CutPrefix(arg, moveRateFlag); is {
 				if quantity, err := resource.ParseQuantity(text); err == nil {
 					rate = lvm.Bytes(quantity.Value())
 				}
