@@ -21,6 +21,7 @@ type module struct {
 	version  string
 	staging  string            // version of Kubernetes' staging modules
 	guests   []guest           // modules that are compiled with it, against its dependencies
+	replace  []string          // "PATH => PATH VERSION"
 	commands map[string]string // binary -> package
 	tests    map[string]string // binary of a package's tests -> package
 	ldflags  string            // in addition to the usual ones
@@ -147,7 +148,7 @@ func firstCause(errs []error) error {
 func (l *Lab) compileModule(ctx context.Context, m module, tell func(linked int)) (string, error) {
 	inputs := append([]string{
 		m.version, fmt.Sprint(m.guests), m.ldflags, m.staging, strings.Join(sortedKeys(m.commands), ","),
-	}, sortedKeys(m.tests)...)
+	}, append(sortedKeys(m.tests), m.replace...)...)
 	return l.artifact(ctx, "bin-"+m.name, hash(inputs...), func(dir string) error {
 		src := filepath.Join(dir, "src")
 		if err := os.Mkdir(src, 0o755); err != nil {
@@ -204,21 +205,21 @@ var goEnv = []string{"GOGC=400", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -mod=
 // folders, which other repositories do not have; they are published with other versions. With guests, each dependency of m
 // keeps m's version of it, even if a guest requires another.
 func (l *Lab) writeGoMod(ctx context.Context, m module, src string) error {
-	var replace []string
+	replace := slices.Clone(m.replace)
 	if m.path == "k8s.io/kubernetes" {
 		names, err := stagingModules(ctx, m)
 		if err != nil {
 			return err
 		}
 		for _, name := range names {
-			replace = append(replace, name+" "+m.stagingVersion(name))
+			replace = append(replace, name+" => "+name+" "+m.stagingVersion(name))
 		}
 	}
 	file := filepath.Join(src, "go.mod")
 	if err := os.WriteFile(file, []byte(renderGoMod(m, nil, replace)), 0o644); err != nil || len(m.guests) == 0 {
 		return err
 	}
-	const each = `{{if not .Main}}{{.Path}} {{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}{{end}}`
+	const each = `{{if not .Main}}{{.Path}} => {{with .Replace}}{{.Path}} {{.Version}}{{else}}{{.Path}} {{.Version}}{{end}}{{end}}`
 	list, err := goOutput(ctx, src, "list", "-m", "-f", each, "all")
 	if err != nil {
 		return err
@@ -232,7 +233,7 @@ func (l *Lab) writeGoMod(ctx context.Context, m module, src string) error {
 	return os.WriteFile(file, []byte(renderGoMod(m, m.guests, replace)), 0o644)
 }
 
-// renderGoMod returns the text of a go.mod; replace lists modules and their versions as "PATH VERSION".
+// renderGoMod returns the text of a go.mod; replace lists modules and what replaces them as "PATH => PATH VERSION".
 func renderGoMod(m module, guests []guest, replace []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "module lab.test/%s\n\ngo 1.26.0\n\ngodebug default=go1.26\n\nrequire %s %s\n", m.name, m.path, m.version)
@@ -240,8 +241,7 @@ func renderGoMod(m module, guests []guest, replace []string) string {
 		fmt.Fprintf(&b, "\nrequire %s %s\n", g.path, g.version)
 	}
 	for _, r := range replace {
-		path, _, _ := strings.Cut(r, " ")
-		fmt.Fprintf(&b, "\nreplace %s => %s\n", path, r)
+		fmt.Fprintf(&b, "\nreplace %s\n", r)
 	}
 	return b.String()
 }

@@ -167,7 +167,7 @@ func (l *Lab) clear(ctx context.Context) error {
 		return err
 	}
 	var errs []error
-	for _, name := range []string{"lab.json", "nodes", "uml", "run", "pki", "etcd", "bin"} {
+	for _, name := range []string{"lab.json", "nodes", "uml", "run", "pki", "etcd", "bin", "s3"} {
 		errs = append(errs, os.RemoveAll(filepath.Join(l.dir, name)))
 	}
 	return errors.Join(append(errs, os.RemoveAll(l.systemDir()))...)
