@@ -60,6 +60,9 @@ func Long() []Page {
 	}
 }
 
+// Backup is the page that TestVelero follows: its commands need Velero and an S3 server, whose address and keys the names give.
+func Backup(names ...string) Page { return Page{Path: "howto/backup.md", Names: names} }
+
 // Follow runs the commands of a page of the checkout in its own shell, in a temporary folder. The lab must be up.
 func Follow(ctx context.Context, l *lab.Lab, checkout string, page Page, report func(format string, args ...any)) (err error) {
 	text, err := os.ReadFile(filepath.Join(checkout, "docs", page.Path))
@@ -90,7 +93,7 @@ func Follow(ctx context.Context, l *lab.Lab, checkout string, page Page, report 
 
 // Find finds the page with that path.
 func Find(path string) (Page, error) {
-	for _, page := range slices.Concat(Short(), Long()) {
+	for _, page := range append(slices.Concat(Short(), Long()), Backup()) {
 		if page.Path == path {
 			return page, nil
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/test/lab"
 	"github.com/nodelvm/nodelvm/test/scenario"
 	"github.com/nodelvm/nodelvm/test/scenario/attack"
+	"github.com/nodelvm/nodelvm/test/scenario/backup"
 	"github.com/nodelvm/nodelvm/test/scenario/capacity"
 	"github.com/nodelvm/nodelvm/test/scenario/demo"
 	"github.com/nodelvm/nodelvm/test/scenario/encryption"
@@ -94,6 +95,9 @@ func TestIOLimits(t *testing.T) { play(t, iolimits.Scenarios()) }
 
 // TestMoves moves a database's volumes to another node under load, and back.
 func TestMoves(t *testing.T) { play(t, moves.Scenarios()) }
+
+// TestVelero backs up a database with Velero, and restores it on other nodes. It compiles Velero.
+func TestVelero(t *testing.T) { play(t, backup.Scenarios()) }
 
 // TestPairs starts 30 pods with two claims each on nodes with capacity for only some of the pairs, NODELVM_TEST_PAIRS_RUNS times.
 func TestPairs(t *testing.T) {

@@ -1,0 +1,248 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nodelvm/nodelvm/test/cluster"
+	"github.com/nodelvm/nodelvm/test/lab"
+	"github.com/nodelvm/nodelvm/test/scenario"
+)
+
+// Nodes of the scenarios. Velero's server is on the first one.
+const (
+	serverNode  = scenario.FirstNode
+	sourceNode  = "node-2"
+	restoreNode = scenario.BigNode
+)
+
+// The pod of backup-database.yaml.
+const (
+	databasePod = "books"
+	rawDevice   = "/dev/raw-volume"
+)
+
+// claims are those of the pod, in the order in which Velero takes their snapshots.
+var claims = []string{"books-data", "books-log", "books-raw"}
+
+const backupName = "books-1"
+
+// Scenarios returns the life of a backup.
+func Scenarios() []scenario.Scenario {
+	s := &state{}
+	return []scenario.Scenario{
+		{Title: "Velero is installed as docs/howto/backup.md says", Steps: []scenario.Step{
+			{Says: "an S3 server runs, and the nodes have Velero's images", Limit: time.Hour, Prove: s.startServer},
+			{Says: "the commands of docs/howto/backup.md run as written: a database is backed up, deleted and restored", Limit: time.Hour, Prove: s.followPage},
+			{Says: "Velero's server moves to " + serverNode, Prove: placeServer},
+		}},
+		{Title: "A PostgreSQL under load is backed up, and restored on another node", Steps: []scenario.Step{
+			{Says: "a PostgreSQL runs on " + sourceNode + " with claims for data (ext4), log (xfs) and a raw block volume", Prove: s.startDatabase},
+			{Says: "it is backed up under pgbench: the pool allocates at most what the database changes and what the replay of journals writes", Limit: 30 * time.Minute, Prove: s.backUp},
+			{Says: "no snapshot and no read-only copy is left", Prove: nothingOfBackupIsLeft},
+			{Says: "its namespace is deleted, and restored: all three volumes are on " + restoreNode, Limit: 30 * time.Minute, Prove: s.restoreElsewhere},
+			{Says: "every row that was acknowledged before the backup is there, and the raw volume is the same", Prove: s.checkData},
+		}},
+		{Title: "The backup is deleted", Steps: []scenario.Step{
+			{Says: "velero backup delete leaves no object, no snapshot and no volume of Velero", Prove: s.deleteBackup},
+			{Says: "Velero is removed, and only thin pools are left", Prove: removeVelero},
+		}},
+	}
+}
+
+// state is what one step leaves for the next to know.
+type state struct {
+	velero lab.Velero
+	server lab.S3
+	acked  int64  // the last row that was acknowledged before the backup
+	raw    string // checksum of the raw volume
+}
+
+// onlyOn cordons all nodes but one while do runs.
+func onlyOn(ctx context.Context, env *scenario.Environment, node string, do func() error) error {
+	others := "kubernetes.io/hostname!=" + node
+	if _, err := env.Kubectl(ctx, "", "cordon", "-l", others); err != nil {
+		return err
+	}
+	failed := do()
+	ctx, cancel := cluster.CleanUpContext(ctx)
+	defer cancel()
+	_, err := env.Kubectl(ctx, "", "uncordon", "-l", others)
+	return errors.Join(failed, err)
+}
+
+func (s *state) startDatabase(ctx context.Context, env *scenario.Environment) error {
+	if err := scenario.Apply("life-classes.yaml")(ctx, env); err != nil {
+		return err
+	}
+	err := onlyOn(ctx, env, sourceNode, func() error {
+		if err := scenario.Apply("backup-database.yaml")(ctx, env); err != nil {
+			return err
+		}
+		return env.RunsOn(ctx, databasePod, sourceNode)
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := env.QueryIn(ctx, databasePod, "create table if not exists acked (n bigint primary key)"); err != nil {
+		return err
+	}
+	if _, err := env.ExecInPod(ctx, databasePod, "pgbench", "-i", "-q", "-s", "2", "postgres"); err != nil {
+		return err
+	}
+	write := scenario.PatternCommand + " | dd of=" + rawDevice + " bs=64k seek=16 conv=fsync"
+	if _, err := onRaw(ctx, env, "sh", "-c", write); err != nil {
+		return err
+	}
+	s.raw, err = checksum(ctx, env)
+	return err
+}
+
+// onRaw runs a command in the container that has the raw volume.
+func onRaw(ctx context.Context, env *scenario.Environment, argv ...string) (string, error) {
+	return env.Kubectl(ctx, "", append([]string{"exec", "-n", cluster.Namespace, databasePod, "-c", "raw", "--"}, argv...)...)
+}
+
+// checksum returns that of the raw volume.
+func checksum(ctx context.Context, env *scenario.Environment) (string, error) {
+	return onRaw(ctx, env, "sha256sum", rawDevice)
+}
+
+// firstRows is how many rows are acknowledged before the backup begins.
+const firstRows = 50
+
+func (s *state) backUp(ctx context.Context, env *scenario.Environment) error {
+	load, err := env.StartPgbench(ctx, databasePod)
+	if err != nil {
+		return err
+	}
+	writer, err := env.StartWriter(ctx, databasePod, 0)
+	if err != nil {
+		return err
+	}
+	failed := func() error {
+		if err := writer.Reaches(ctx, firstRows); err != nil {
+			return err
+		}
+		s.acked = writer.Acked.Load()
+		return s.backUpAndWatch(ctx, env)
+	}()
+	transactions, err := load.Stop(ctx)
+	env.Reporter.Note("acknowledged before the backup: %d rows; until its end: %d rows and %d transactions of pgbench", s.acked, writer.Acked.Load(), transactions)
+	return errors.Join(failed, err, writer.Stop())
+}
+
+// backUpAndWatch makes the backup, and watches the source's thin pool.
+func (s *state) backUpAndWatch(ctx context.Context, env *scenario.Environment) error {
+	w, err := newSpaceWatch(ctx, env)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := s.run(ctx, env, "backup", "create", backupName, "--include-namespaces", cluster.Namespace, "--snapshot-move-data"); err != nil {
+		return err
+	}
+	err = s.completes(ctx, env, "backup", backupName, func() error { return w.observe(ctx, env) })
+	if err != nil {
+		return err
+	}
+	env.Reporter.Note("the backup took %.0f s", time.Since(began).Seconds())
+	if err := s.noteTransfers(ctx, env, "datauploads", "velero.io/backup-name="+backupName); err != nil {
+		return err
+	}
+	return w.check(env)
+}
+
+// nothingOfBackupIsLeft fails unless each snapshot and each copy that Velero made is gone.
+func nothingOfBackupIsLeft(ctx context.Context, env *scenario.Environment) error {
+	return cluster.Eventually(ctx, func() error {
+		for _, kind := range []string{"volumesnapshots", "volumesnapshotcontents"} {
+			left, err := env.Kubectl(ctx, "", "get", kind, "-A", "-o", "name")
+			if err != nil || left != "" {
+				return errors.Join(err, fmt.Errorf("these are still there: %s", left))
+			}
+		}
+		left, err := env.Kubectl(ctx, "", "get", "pvc", "-n", veleroNamespace, "-o", "name")
+		if err != nil || left != "" {
+			return errors.Join(err, fmt.Errorf("namespace %s still has %s", veleroNamespace, left))
+		}
+		for _, node := range env.Lab.NodeNames() {
+			rows, err := env.LogicalVolumes(ctx, node)
+			if err != nil {
+				return err
+			}
+			for _, row := range rows {
+				if isSnapshot(row.Tags) || isReadOnlyCopy(row.Tags) {
+					return fmt.Errorf("%s still has %s (%s)", node, row.Name, row.Tags)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// restore restores the backup, and returns the node of the pod.
+func (s *state) restore(ctx context.Context, env *scenario.Environment, name string) (string, error) {
+	began := time.Now()
+	if err := s.run(ctx, env, "restore", "create", name, "--from-backup", backupName); err != nil {
+		return "", err
+	}
+	if err := s.completes(ctx, env, "restore", name, func() error { return nil }); err != nil {
+		return "", err
+	}
+	pod, err := env.WaitPodReady(ctx, databasePod)
+	if err != nil {
+		return "", err
+	}
+	env.Reporter.Note("Ready on %s %.0f s after the begin of the restore", pod.Spec.NodeName, time.Since(began).Seconds())
+	for _, claim := range claims {
+		v, err := env.VolumeOf(ctx, claim)
+		if err != nil {
+			return "", err
+		}
+		if v.Node != pod.Spec.NodeName {
+			return "", fmt.Errorf("the volume of claim %s is on %s, and its pod on %s", claim, v.Node, pod.Spec.NodeName)
+		}
+	}
+	return pod.Spec.NodeName, s.noteTransfers(ctx, env, "datadownloads", "velero.io/restore-name="+name)
+}
+
+func (s *state) restoreElsewhere(ctx context.Context, env *scenario.Environment) error {
+	if _, err := env.Kubectl(ctx, "", "delete", "namespace", cluster.Namespace, "--wait"); err != nil {
+		return err
+	}
+	return onlyOn(ctx, env, restoreNode, func() error {
+		node, err := s.restore(ctx, env, backupName+"-elsewhere")
+		if err == nil && node != restoreNode {
+			err = fmt.Errorf("the pod runs on %s", node)
+		}
+		return err
+	})
+}
+
+// checkData proves that the restored database has all rows, and is consistent.
+func (s *state) checkData(ctx context.Context, env *scenario.Environment) error {
+	rows, err := env.QueryIn(ctx, databasePod, fmt.Sprintf("select count(*) from acked where n <= %d", s.acked))
+	if err != nil {
+		return err
+	}
+	if rows != fmt.Sprint(s.acked) {
+		return fmt.Errorf("%s of %d acknowledged rows are there", rows, s.acked)
+	}
+	agree, err := env.QueryIn(ctx, databasePod, scenario.SumsAgreeQuery)
+	if err != nil || agree != "t" {
+		return errors.Join(err, fmt.Errorf("the sums of pgbench's tables agree: %q", agree))
+	}
+	all, err := env.QueryIn(ctx, databasePod, "select (select count(*) from acked) || ' rows, ' || (select count(*) from pgbench_history) || ' transactions'")
+	if err != nil {
+		return err
+	}
+	env.Reporter.Note("the restored database has %s", all)
+	sum, err := checksum(ctx, env)
+	if err == nil && sum != s.raw {
+		err = fmt.Errorf("the raw volume has the checksum %s, had %s", sum, s.raw)
+	}
+	return err
+}
