@@ -280,6 +280,36 @@ func TestLimitedSnapshot(t *testing.T) {
 	}
 }
 
+// TestLimitedGroupSnapshot: neither does a group snapshot of a limited volume and another one wait for the pod's rate.
+func TestLimitedGroupSnapshot(t *testing.T) {
+	withIOLimits(t)
+	c := connect(t)
+	limited, free := c.create(t, thinRequest("group-limited", 96*mebibyte)), c.create(t, changed(thinRequest("group-free", 96*mebibyte), inGroup("vg-b")))
+	must(t, c.modify(t, limited, "writeBandwidth", "1Mi"))
+	target, other := c.ofPod(t, limited, mountCapability("ext4"), nil, limitedPod), c.ofPod(t, free, mountCapability("ext4"), nil, unknownPod)
+	before := ioMax(t, limitedPod)
+	const dirty = 20 // at the limit it takes 20 s
+	for round := range 2 {
+		for pod, path := range map[string]string{limitedPod: target, unknownPod: other} {
+			inPod(t, pod, fmt.Sprintf("dd if=/dev/zero of=%s/file bs=1M count=%d", path, dirty))
+		}
+		begin := time.Now()
+		made := c.groupSnapshot(t, fmt.Sprintf("limited-%d", round), limited, free)
+		took := time.Since(begin)
+		t.Logf("the group snapshot took %s", took)
+		if took > 10*time.Second || len(made.GetSnapshots()) != 2 {
+			t.Errorf("the group snapshot took %s: %v", took, made)
+		}
+		if after := ioMax(t, limitedPod); after != before || after == "" {
+			t.Errorf("io.max is %q, and was %q", after, before)
+		}
+		c.deleteGroup(t, made.GetGroupSnapshotId())
+	}
+	if got := ioMax(t, unknownPod); got != "" {
+		t.Errorf("io.max of the other pod is %q", got)
+	}
+}
+
 // TestPodWithoutCgroup: a pod gets a limited volume only when the kubelet has made its cgroup.
 func TestPodWithoutCgroup(t *testing.T) {
 	withIOLimits(t)
