@@ -14,6 +14,11 @@ sysctl -qw net.ipv4.ip_forward=1 vm.overcommit_memory=1
 sed 's/^bogomips/cpu MHz\t\t: 2000.000\n&/' /proc/cpuinfo >/run/cpuinfo
 mount --bind /run/cpuinfo /proc/cpuinfo
 
+# The pods of the other nodes, through these nodes.
+for other in 1 2 3 4 5 6 7 8 9; do
+    [ "$other" = "$lab_index" ] || ip route add "10.244.$other.0/24" via "10.88.0.$((10 + other))"
+done
+
 mkdir -p /etc/cni/net.d
 cp "$system/$lab_node/cni.json" /etc/cni/net.d/lab.conflist
 

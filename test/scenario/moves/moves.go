@@ -164,11 +164,10 @@ func (m *database) moves(from, to string) func(context.Context, *scenario.Enviro
 		if err := reach(ctx, env, move.PhaseStopping, "pod "+pod+" still uses the volume"); err != nil {
 			return err
 		}
-		if err := m.stopUnderLoad(ctx, env); err != nil {
+		begin, watch, err := m.stopUnderLoad(ctx, env)
+		if err != nil {
 			return err
 		}
-		begin := time.Now()
-		watch := watchPhases(ctx, env)
 		if err := cluster.Eventually(ctx, func() error { return env.PodReplaced(ctx, pod, old.UID) }); err != nil {
 			return err
 		}
@@ -183,27 +182,31 @@ func (m *database) moves(from, to string) func(context.Context, *scenario.Enviro
 	}
 }
 
-// stopUnderLoad deletes the pod while pgbench and the writer commit.
-func (m *database) stopUnderLoad(ctx context.Context, env *scenario.Environment) error {
+// stopUnderLoad deletes the pod while pgbench and the writer commit. It returns when that was, and what describes the phases since.
+func (m *database) stopUnderLoad(ctx context.Context, env *scenario.Environment) (begin time.Time, watch func() string, err error) {
 	if _, err := env.ExecInPod(ctx, pod, "sh", "-c", "pgbench -n -c 2 -R 20 -T 3600 postgres >/dev/null 2>&1 &"); err != nil {
-		return err
+		return begin, nil, err
 	}
 	writer, err := env.StartWriter(ctx, pod, m.acked)
 	if err != nil {
-		return err
+		return begin, nil, err
 	}
 	if err := writer.Reaches(ctx, m.acked+20); err != nil {
-		return err
+		return begin, nil, err
 	}
-	if _, err := env.Kubectl(ctx, "", "delete", "pod", "-n", cluster.Namespace, pod, "--wait=false"); err != nil {
-		return err
+	begin = time.Now()
+	if watch, err = watchPhases(ctx, env); err != nil {
+		return begin, nil, err
+	}
+	if err := env.Client.CoreV1().Pods(cluster.Namespace).Delete(ctx, pod, metav1.DeleteOptions{}); err != nil {
+		return begin, nil, err
 	}
 	const all = 1 << 40
 	if err := writer.Reaches(ctx, all); ctx.Err() != nil { // it ends with the server
-		return err
+		return begin, nil, err
 	}
 	m.acked = writer.Acked.Load()
-	return nil
+	return begin, watch, nil
 }
 
 // rowsAreThere fails unless the database is consistent and has all acknowledged rows, and at most one more.

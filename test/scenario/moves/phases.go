@@ -6,7 +6,10 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/nodelvm/nodelvm/kube/move"
+	"github.com/nodelvm/nodelvm/test/cluster"
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
 
@@ -17,7 +20,11 @@ type phase struct {
 }
 
 // watchPhases notes when the claims' statuses change their phases, until the function that it returns describes that.
-func watchPhases(ctx context.Context, env *scenario.Environment) func() string {
+func watchPhases(ctx context.Context, env *scenario.Environment) (func() string, error) {
+	client, err := env.FastClient()
+	if err != nil {
+		return nil, err
+	}
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan []phase, 1)
 	go func() {
@@ -25,7 +32,7 @@ func watchPhases(ctx context.Context, env *scenario.Environment) func() string {
 		last := map[string]string{}
 		for ctx.Err() == nil {
 			for claim := range claims {
-				c, err := env.Claim(ctx, claim)
+				c, err := client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Get(ctx, claim, metav1.GetOptions{})
 				if err != nil {
 					continue
 				}
@@ -45,10 +52,10 @@ func watchPhases(ctx context.Context, env *scenario.Environment) func() string {
 	return func() string {
 		stop()
 		return describe(<-done, begin)
-	}
+	}, nil
 }
 
-// describe names the phases with their begins, and the rate of the copies.
+// describe names the phases with their begins.
 func describe(all []phase, begin time.Time) string {
 	var parts []string
 	for _, p := range all {
