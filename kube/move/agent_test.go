@@ -161,6 +161,20 @@ func TestCancelledIsSaid(t *testing.T) {
 	}
 }
 
+// TestNextPhaseIsSaidAtOnce: the status of the claim is what the target's watch shows it. A phase that is reported late makes the move longer.
+func TestNextPhaseIsSaidAtOnce(t *testing.T) {
+	p := play(t, corev1.PersistentVolumeReclaimDelete)
+	p.dead["node-2"] = true
+	for p.step() {
+		continue // the clock stands still
+	}
+	for _, claim := range []string{"data", "wal"} {
+		if s := p.status(claim); s.Phase != PhaseCopying || !strings.Contains(s.Message, "waits for node node-2") {
+			t.Errorf("the status of %s is %+v", claim, s)
+		}
+	}
+}
+
 // TestRefusedClaimIsReadRarely: a tenant can annotate any number of claims with a move that cannot begin.
 func TestRefusedClaimIsReadRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

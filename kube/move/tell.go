@@ -19,7 +19,8 @@ func (a *Agent) tell(ctx context.Context, v *view, s step, failed error) {
 	if failed != nil && s.phase != "" {
 		s.why, s.warn = failed.Error(), true
 	}
-	if v.claim == nil || s.phase == "" || s.do == poke || s.do == selectNode || v.local == nil {
+	ends := s.do == wait || s.do == forget // other steps are followed by one, which says more
+	if v.claim == nil || s.phase == "" || !ends && failed == nil || v.local == nil {
 		return
 	}
 	key := kubeclient.KeyOf(v.claim)
@@ -37,10 +38,17 @@ func (a *Agent) tell(ctx context.Context, v *view, s step, failed error) {
 	if news {
 		a.event(ctx, v, s)
 	}
-	if !due || s.do != wait && s.do != forget || v.claim.Annotations[api.AnnotationSelectedNode] != a.node {
+	if !due || !ends || v.claim.Annotations[api.AnnotationSelectedNode] != a.node {
 		return
 	}
-	if err := a.patchClaim(ctx, v, s, nil); kubeclient.UnlessConflict(err) != nil {
+	err := a.patchClaim(ctx, v, s, nil)
+	if err == nil {
+		return
+	}
+	a.mu.Lock()
+	a.reported[key] = reported{phase: s.phase} // the next step says it
+	a.mu.Unlock()
+	if kubeclient.UnlessConflict(err) != nil {
 		a.log.WarnContext(ctx, "cannot write the status of a move", "claim", key, "error", err)
 	}
 }

@@ -27,6 +27,8 @@ const (
 // claims are those of the pod, with their sizes.
 var claims = map[string]string{"data-moving-0": "1Gi", "wal-moving-0": "512Mi"}
 
+const mib = 1024 + 512 // of both
+
 // Scenarios returns the moves of a database.
 func Scenarios() []scenario.Scenario {
 	m := &database{}
