@@ -69,7 +69,7 @@ func restorable(claim *corev1.PersistentVolumeClaim, s *kubeclient.Snapshot, c *
 		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: VolumeSnapshotContent %[3]s of its VolumeSnapshot %[4]s/%[5]s has snapshot %[6]s",
 			kubeclient.KeyOf(claim), of, c.Name, s.Namespace, s.Name, kubeclient.Quoted(c.Status.SnapshotHandle))
 	}
-	if !kubeclient.OwnsSnapshot(c, of) {
+	if !kubeclient.OwnsSnapshot(c, of) && !kubeclient.OwnsMember(c, s, of) {
 		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: VolumeSnapshotContent %[3]s has it, but the driver did not take it for VolumeSnapshot %[4]s/%[5]s (UID %[6]s)",
 			kubeclient.KeyOf(claim), of, c.Name, s.Namespace, s.Name, s.UID)
 	}

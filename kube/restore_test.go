@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -180,5 +182,39 @@ func TestRestoreErrorWithoutAPIServerIsRetryable(t *testing.T) {
 	}
 	if n := asked.Load(); n != 2 {
 		t.Errorf("%d requests", n)
+	}
+}
+
+// TestRestoreOfAMember restores a snapshot of a group snapshot: its name is derived from that one's UID.
+func TestRestoreOfAMember(t *testing.T) {
+	const group, volume = "group-uid", kubetest.TestVG + "/pvc-data"
+	sum := sha256.Sum256([]byte(group + volume))
+	name := "snapshot-" + hex.EncodeToString(sum[:])
+	of := lvm.ID{VG: kubetest.TestVG, LV: lvm.SnapshotName(lvm.MemberName(lvm.GroupSnapshotName(api.PrefixGroupSnapshot+group), 1))}
+	for what, change := range map[string]func(*kubeclient.Content, *kubeclient.Snapshot){
+		"":               func(*kubeclient.Content, *kubeclient.Snapshot) {},
+		"no owner":       func(_ *kubeclient.Content, s *kubeclient.Snapshot) { s.OwnerReferences = nil },
+		"another group":  func(_ *kubeclient.Content, s *kubeclient.Snapshot) { s.OwnerReferences[0].UID = "other" },
+		"another kind":   func(_ *kubeclient.Content, s *kubeclient.Snapshot) { s.OwnerReferences[0].Kind = "VolumeSnapshot" },
+		"another volume": func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Spec.Source.VolumeHandle += "x" },
+		"a name of the tenant": func(c *kubeclient.Content, s *kubeclient.Snapshot) {
+			c.Spec.VolumeSnapshotRef.Name, s.Name = "nightly", "nightly"
+		},
+		"a snapshot of others": func(c *kubeclient.Content, _ *kubeclient.Snapshot) {
+			c.Status.SnapshotHandle = kubetest.SnapshotHandle("other")
+		},
+	} {
+		c, s := kubetest.ContentOf("a", "uid", of.String()), &kubeclient.Snapshot{}
+		c.Spec.Source.VolumeHandle, c.Spec.VolumeSnapshotRef.Name = volume, name
+		s.Namespace, s.Name, s.UID, s.Status.Content = "ns", name, "uid", "a"
+		s.OwnerReferences = []metav1.OwnerReference{{Kind: "VolumeGroupSnapshot", Name: "nightly", UID: group}}
+		change(c, s)
+		wanted, err := lvm.ParseID(c.Status.SnapshotHandle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := restorable(kubetest.Claim("copy", "thin", ""), s, c, "node-1", wanted); (err == nil) != (what == "") || err != nil && lvm.KindOf(err) != lvm.KindInvalid {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

@@ -66,6 +66,9 @@ func GroupSnapshotName(name string) string {
 	return groupSnapshotPrefix + hex.EncodeToString(sum[:16])
 }
 
+// MemberName derives the name of a group snapshot's member, as in SnapshotSpec, from the name in the group snapshot's handle.
+func MemberName(group string, member int) string { return group + "/" + strconv.Itoa(member) }
+
 // IsGroupSnapshot reports whether the handle is a group snapshot's, by the name's prefix.
 func (id ID) IsGroupSnapshot() bool { return strings.HasPrefix(id.LV, groupSnapshotPrefix) }
 

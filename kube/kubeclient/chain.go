@@ -1,6 +1,8 @@
 package kubeclient
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -135,4 +137,36 @@ func OwnsSnapshot(c *Content, of lvm.ID) bool {
 		return c.Spec.Source.SnapshotHandle == of.String()
 	}
 	return c.Spec.VolumeSnapshotRef.UID != "" && of.LV == lvm.SnapshotName(api.PrefixSnapshot+string(c.Spec.VolumeSnapshotRef.UID))
+}
+
+// OwnsMember reports whether a snapshot belongs to a content because the driver took it for the group snapshot that owns the content's
+// VolumeSnapshot. A tenant can write any owner into a VolumeSnapshot, and a node the status. But the snapshot-controller derives the name
+// of a member's VolumeSnapshot, in the content's spec, from the UID of the group snapshot and the volume, and the driver derives the names
+// of its logical volumes from that UID.
+func OwnsMember(c *Content, s *Snapshot, of lvm.ID) bool {
+	volume := c.Spec.Source.VolumeHandle
+	if volume == "" {
+		return false
+	}
+	for _, owner := range s.OwnerReferences {
+		name := sha256.Sum256([]byte(string(owner.UID) + volume))
+		if owner.Kind == kindGroupSnapshot && c.Spec.VolumeSnapshotRef.Name == "snapshot-"+hex.EncodeToString(name[:]) && isMember(of, string(owner.UID)) {
+			return true
+		}
+	}
+	return false
+}
+
+// kindGroupSnapshot is the kind of the owner of a group snapshot's members.
+const kindGroupSnapshot = "VolumeGroupSnapshot"
+
+// isMember reports whether a snapshot has a name that the driver gives to members of a group snapshot.
+func isMember(of lvm.ID, groupUID string) bool {
+	group := lvm.GroupSnapshotName(api.PrefixGroupSnapshot + groupUID)
+	for i := range lvm.MaxGroupMembers {
+		if of.LV == lvm.SnapshotName(lvm.MemberName(group, i)) {
+			return true
+		}
+	}
+	return false
 }

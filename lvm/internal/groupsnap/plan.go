@@ -1,7 +1,6 @@
 package groupsnap
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -85,7 +84,7 @@ func decide(s lvm.State, cluster string, spec lvm.GroupSnapshotSpec) (plan, erro
 		if i == 0 {
 			member.Name, member.Count, member.Others = spec.Name, len(spec.Sources), strings.Join(others, ":")
 		}
-		p.members = append(p.members, lvm.SnapshotSpec{Name: fmt.Sprintf("%s/%d", id.LV, i), Source: source, Member: member})
+		p.members = append(p.members, lvm.SnapshotSpec{Name: lvm.MemberName(id.LV, i), Source: source, Member: member})
 	}
 	for _, tag := range lvm.SnapshotTags(lvm.Snapshot{Name: p.members[0].Name, Member: p.members[0].Member}) {
 		if len(tag) > lvm.MaxTag {
