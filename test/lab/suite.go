@@ -19,11 +19,17 @@ type Suite struct {
 	Images []string // docker-archives of images that its pods need and no node has, for ImportImage
 }
 
-// suiteModule returns the module of Kubernetes' end-to-end tests and of the program that their helper pods run.
+// suiteModule returns the module of Kubernetes' end-to-end tests and of the program that their helper pods run. It requires the same modules as
+// that of Kubernetes' commands, though it compiles no guest: Go's cache knows a package by the required version of its module, also of
+// a replaced one, and so has most packages.
 func suiteModule(v versions) module {
 	kubernetes := v["KUBERNETES_VERSION"]
+	var guests []guest
+	if same := modules(v)[0]; same.version == kubernetes {
+		guests = same.guests
+	}
 	return module{
-		name: "e2e", path: "k8s.io/kubernetes", version: kubernetes, staging: v["KUBERNETES_STAGING_VERSION"], ldflags: versionFlags(kubernetes),
+		name: "e2e", path: "k8s.io/kubernetes", version: kubernetes, staging: v["KUBERNETES_STAGING_VERSION"], ldflags: versionFlags(kubernetes), guests: guests,
 		commands: map[string]string{"agnhost": "k8s.io/kubernetes/test/images/agnhost"},
 		tests:    map[string]string{"e2e.test": "k8s.io/kubernetes/test/e2e"},
 	}
