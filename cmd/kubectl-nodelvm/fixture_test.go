@@ -82,7 +82,7 @@ func soundDaemonSet() *appsv1.DaemonSet {
 		Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: 2},
 		Spec: appsv1.DaemonSetSpec{Template: template(
 			corev1.Container{Name: "nodelvm", Image: "ghcr.io/nodelvm/nodelvm:v0.1.0"},
-			corev1.Container{Name: "csi-provisioner", Image: "registry.k8s.io/sig-storage/csi-provisioner:v6.3.0", Args: neededArgs["csi-provisioner"]},
+			corev1.Container{Name: "csi-provisioner", Image: "registry.k8s.io/sig-storage/csi-provisioner:v6.4.0", Args: neededArgs["csi-provisioner"]},
 			corev1.Container{Name: "csi-snapshotter", Image: "registry.k8s.io/sig-storage/csi-snapshotter:v8.7.0", Args: neededArgs["csi-snapshotter"]},
 		)},
 	}

@@ -36,6 +36,8 @@ The driver and the upstream sidecars find out at run time what an API server lac
 | VolumeAttributesClass v1 | 1.34 | csi-provisioner switches it off and logs that |
 | streaming lists (WatchList) | 1.34 | csi-provisioner and the driver list in one answer; the API proxy filters both |
 | snapshots | the snapshot CRDs, any version | csi-snapshotter waits for them, the driver detects them later |
+| scores of nodes by published capacity (StorageCapacityScoring) | 1.37 | all nodes with enough capacity are equal ([pack or spread](howto/placement.md)) |
+| SELinux labels as mount options for each access mode (SELinuxMount) | 1.37 | only for ReadWriteOncePod |
 
 **Pods with their own user namespace** (` + "`hostUsers: false`" + `) are not tested. Kubernetes needs Linux 6.3, containerd 2.0, and runc 1.2 or crun 1.9, which
 map the ids of each mount. The lab's nodes have Debian bookworm's runc 1.1.5; its crun is 1.8.1. The mapping is the runtime's work, and ext4, XFS and btrfs,
