@@ -87,6 +87,12 @@ func TestNodeReboot(t *testing.T) { play(t, restart.NodeReboot()) }
 // TestPlantedFaults plants thirteen faults; a command of the kubectl plugin explains each within a minute.
 func TestPlantedFaults(t *testing.T) { play(t, faults.Scenarios()) }
 
+// TestVolumeHealth proves CSI's health calls with a kubelet that makes them. It needs its own cluster, with an alpha feature gate.
+func TestVolumeHealth(t *testing.T) {
+	t.Setenv(lab.EnvFeatureGates, faults.HealthGate)
+	play(t, faults.Health())
+}
+
 // TestEncryption runs databases on encrypted volumes, with copies, with new, lost and wrong keys, and with a reboot.
 func TestEncryption(t *testing.T) { play(t, encryption.Scenarios()) }
 

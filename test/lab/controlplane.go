@@ -26,7 +26,7 @@ func (l *Lab) controlPlaneFlags(name string) []string {
 			"--initial-cluster=default=http://127.0.0.1:2380",
 		}
 	case "kube-apiserver":
-		return []string{
+		return append(l.gates.flags(), []string{
 			"--etcd-servers=http://127.0.0.1:2379",
 			"--bind-address=0.0.0.0", fmt.Sprintf("--secure-port=%d", apiPort), "--advertise-address=" + bridgeIP,
 			"--tls-cert-file=" + l.pki("apiserver.crt"), "--tls-private-key-file=" + l.pki("apiserver.key"),
@@ -40,7 +40,7 @@ func (l *Lab) controlPlaneFlags(name string) []string {
 			"--kubelet-certificate-authority=" + l.pki("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
 			"--allow-privileged=true", "--profiling=false",
 			"--audit-policy-file=" + l.auditPolicy(), "--audit-log-path=" + l.AuditLog(), "--audit-log-mode=batch",
-		}
+		}...)
 	case "kube-controller-manager":
 		return []string{
 			"--kubeconfig=" + l.pki("kube-controller-manager.kubeconfig"), "--bind-address=127.0.0.1",

@@ -36,7 +36,7 @@ func (l *Lab) writeWorkerFiles(nodes []node) error {
 	}
 	for _, n := range nodes {
 		errs = append(errs,
-			writeTemplate(l.nodeFile(n, "kubelet.yaml"), kubeletConfig, map[string]string{"Node": n.name()}),
+			writeTemplate(l.nodeFile(n, "kubelet.yaml"), kubeletConfig, map[string]string{"Node": n.name(), "FeatureGates": l.gates.yaml()}),
 			writeTemplate(l.nodeFile(n, "cni.json"), cniConfig, map[string]string{"PodCIDR": n.podCIDR()}))
 	}
 	return errors.Join(errs...)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,6 +30,7 @@ type Lab struct {
 	checkout string
 	netns    string // name of the network namespace, derived from dir
 	versions versions
+	gates    featureGates
 
 	mu          sync.Mutex
 	connections map[string]*ssh.Client // by node; guarded by mu
@@ -50,6 +52,7 @@ type state struct {
 	ControlPlane bool
 	RootImage    string // the nodes' disks are copy-on-write files over it
 	Binaries     binaries
+	FeatureGates featureGates
 	Complete     bool // Up has succeeded
 }
 
@@ -64,6 +67,10 @@ func (s state) role() role {
 // starts nothing. The working directory must be inside the checkout, because Open reads versions.env.
 func Open(dir string) (*Lab, error) {
 	v, checkout, err := loadVersions()
+	if err != nil {
+		return nil, err
+	}
+	gates, err := parseFeatureGates(os.Getenv(EnvFeatureGates))
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +91,7 @@ func Open(dir string) (*Lab, error) {
 		return nil, fmt.Errorf("lab folder %q: want at most %d bytes, and no space, comma, quote or backslash", dir, maxDir)
 	}
 	return &Lab{
-		dir: dir, cache: cache, checkout: checkout, versions: v,
+		dir: dir, cache: cache, checkout: checkout, versions: v, gates: gates,
 		netns:       "nodelvm-lab-" + hash(dir)[:8],
 		connections: map[string]*ssh.Client{},
 	}, nil
@@ -176,7 +183,7 @@ func (l *Lab) clear(ctx context.Context) error {
 // isUp reports whether a complete lab with these options runs.
 func (l *Lab) isUp(opt UpOptions) bool {
 	st, err := l.loadState()
-	if err != nil || !st.Complete || st.Nodes != opt.Nodes || st.ControlPlane != opt.ControlPlane {
+	if err != nil || !st.Complete || st.Nodes != opt.Nodes || st.ControlPlane != opt.ControlPlane || !maps.Equal(st.FeatureGates, l.gates) {
 		return false
 	}
 	for _, name := range l.daemonNames(st) {

@@ -23,7 +23,7 @@ func (l *Lab) raise(ctx context.Context, opt UpOptions, p *progress) error {
 	if err := l.prepareDirs(); err != nil {
 		return err
 	}
-	st := state{Nodes: opt.Nodes, ControlPlane: opt.ControlPlane}
+	st := state{Nodes: opt.Nodes, ControlPlane: opt.ControlPlane, FeatureGates: l.gates}
 	if err := l.prepare(ctx, &st, p); err != nil {
 		return err
 	}
