@@ -42,6 +42,9 @@ type UpOptions struct {
 	Nodes int
 	// ControlPlane starts a Kubernetes cluster. Without it the lab has only nodes with blank disks, for tests of LVM.
 	ControlPlane bool
+	// Hardware lets qemu emulate the nodes, with two processors, NVMe and SCSI disks and Debian's stock kernel. Such a node is some ten times
+	// slower. It cannot join a control plane.
+	Hardware bool
 	// Progress, if not nil, receives a line for each step; on a terminal the line of the running step is live.
 	Progress io.Writer
 }
@@ -50,6 +53,7 @@ type UpOptions struct {
 type state struct {
 	Nodes        int
 	ControlPlane bool
+	Hardware     bool   // qemu emulates the nodes
 	RootImage    string // the nodes' disks are copy-on-write files over it
 	Binaries     binaries
 	FeatureGates featureGates
@@ -119,6 +123,9 @@ func (l *Lab) Up(ctx context.Context, opt UpOptions) (err error) {
 	if opt.Nodes < 1 || opt.Nodes > maxNodes {
 		return fmt.Errorf("%d nodes: want 1 to %d", opt.Nodes, maxNodes)
 	}
+	if opt.Hardware && opt.ControlPlane {
+		return errors.New("a node on emulated hardware cannot join a control plane: raise it with `lab up --hardware --no-kubernetes`")
+	}
 	if os.Getuid() != 0 {
 		return errors.New("the lab needs root: it makes a network namespace and tap devices")
 	}
@@ -183,7 +190,7 @@ func (l *Lab) clear(ctx context.Context) error {
 // isUp reports whether a complete lab with these options runs.
 func (l *Lab) isUp(opt UpOptions) bool {
 	st, err := l.loadState()
-	if err != nil || !st.Complete || st.Nodes != opt.Nodes || st.ControlPlane != opt.ControlPlane || !maps.Equal(st.FeatureGates, l.gates) {
+	if err != nil || !st.Complete || st.Nodes != opt.Nodes || st.ControlPlane != opt.ControlPlane || st.Hardware != opt.Hardware || !maps.Equal(st.FeatureGates, l.gates) {
 		return false
 	}
 	for _, name := range l.daemonNames(st) {

@@ -88,6 +88,9 @@ type machine struct {
 	disks    []string // data disk files
 	share    string   // host folder, at /mnt/lab in the node
 	umlDir   string   // where UML keeps its umid folder
+	hardware bool     // qemu emulates it; rootDisk is then a qcow2 file over base
+	base     string
+	monitor  string // the socket of qemu's monitor
 }
 
 // umlArgs returns the command line of user-mode Linux for m. The kernel passes words that it does not know to init as environment
@@ -106,10 +109,8 @@ func umlArgs(m machine) []string {
 		fmt.Sprintf("vec0:transport=tap,ifname=%s,mac=%s,depth=128,gro=1", m.tap(), m.mac()),
 		"seccomp=auto",
 		"root=/dev/ubda", "rw", "init=/sbin/lab-init", "panic=1",
-		"con=null", "con0=null,fd:1", // con0 on a closed standard input would spin
-		"lab_share="+m.share, "lab_role="+string(m.role), "lab_node="+m.name(), "lab_ip="+m.ip(),
-		fmt.Sprintf("lab_index=%d", m.index), "lab_group="+m.volumeGroup())
-	return args
+		"con=null", "con0=null,fd:1") // con0 on a closed standard input would spin
+	return append(args, m.bootWords()...)
 }
 
 func (l *Lab) nodeDir(n node) string { return filepath.Join(l.dir, "nodes", n.name()) }
@@ -124,6 +125,14 @@ func (l *Lab) machine(n node, r role, base string) machine {
 		m.disks = append(m.disks, filepath.Join(l.nodeDir(n), fmt.Sprintf("disk%d.img", i+1)))
 	}
 	return m
+}
+
+// machineOf returns a node of the lab of st with its files.
+func (l *Lab) machineOf(n node, st state) machine {
+	if st.Hardware {
+		return l.hardwareMachine(n, st.role(), st.RootImage)
+	}
+	return l.machine(n, st.role(), st.RootImage)
 }
 
 // createDisks creates the sparse files of m's data disks.
@@ -152,6 +161,23 @@ func (l *Lab) boot(ctx context.Context, m machine) error {
 	if l.alive(m.name()) {
 		return fmt.Errorf("%s runs already", m.name())
 	}
+	if m.hardware {
+		if err := l.startHardware(ctx, m); err != nil {
+			return err
+		}
+		return l.waitBooted(ctx, m.name())
+	}
+	if err := l.startUML(ctx, m); err != nil {
+		return err
+	}
+	if err := l.waitBooted(ctx, m.name()); err != nil {
+		return err
+	}
+	return l.startTimerWorkaround(m.name())
+}
+
+// startUML starts user-mode Linux for m.
+func (l *Lab) startUML(ctx context.Context, m machine) error {
 	if err := os.RemoveAll(filepath.Join(m.umlDir, m.name())); err != nil {
 		return err
 	}
@@ -163,17 +189,10 @@ func (l *Lab) boot(ctx context.Context, m machine) error {
 	if err != nil {
 		return err
 	}
-	err = l.startDaemon(daemon{
+	return l.startDaemon(daemon{
 		name: m.name(), argv: append([]string{kernel.binary}, umlArgs(m)...), core: m.index, // pinning makes a node two to three times faster
 		env: []string{"TMPDIR=/dev/shm", "LD_PRELOAD=" + preload}, // the node's memory is an unlinked file in TMPDIR
 	})
-	if err != nil {
-		return err
-	}
-	if err := l.waitBooted(ctx, m.name()); err != nil {
-		return err
-	}
-	return l.startTimerWorkaround(m.name())
 }
 
 // timerScript sends SIGALRM to process $1, which started at clock tick $2, each second until the process ends.
@@ -193,8 +212,8 @@ func (l *Lab) startTimerWorkaround(name string) error {
 	})
 }
 
-// bootTimeout is generous: a boot takes 3 s, but a minute on a busy machine. A process that stops meanwhile ends the wait at once.
-const bootTimeout = 5 * time.Minute
+// bootTimeout is generous: a boot takes 3 s, 30 s on emulated hardware, but many times that on a busy machine. A process that stops meanwhile ends the wait at once.
+const bootTimeout = 15 * time.Minute
 
 func (l *Lab) waitBooted(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
@@ -263,7 +282,7 @@ func (l *Lab) Boot(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return l.boot(ctx, l.machine(n, st.role(), st.RootImage))
+	return l.boot(ctx, l.machineOf(n, st))
 }
 
 // node returns a node of the running lab by name.

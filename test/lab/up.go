@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -23,7 +24,7 @@ func (l *Lab) raise(ctx context.Context, opt UpOptions, p *progress) error {
 	if err := l.prepareDirs(); err != nil {
 		return err
 	}
-	st := state{Nodes: opt.Nodes, ControlPlane: opt.ControlPlane, FeatureGates: l.gates}
+	st := state{Nodes: opt.Nodes, ControlPlane: opt.ControlPlane, Hardware: opt.Hardware, FeatureGates: l.gates}
 	if err := l.prepare(ctx, &st, p); err != nil {
 		return err
 	}
@@ -44,7 +45,7 @@ func (l *Lab) raise(ctx context.Context, opt UpOptions, p *progress) error {
 	}
 	err := p.step("boot nodes", func(tell teller) error {
 		return each(nodes, tell, func(n node) (string, error) {
-			return n.name(), l.firstBoot(ctx, l.machine(n, st.role(), st.RootImage))
+			return n.name(), l.firstBoot(ctx, l.machineOf(n, st))
 		})
 	})
 	if err == nil && opt.ControlPlane {
@@ -94,14 +95,18 @@ func (l *Lab) Build(ctx context.Context, progress io.Writer) error {
 // prepare installs and builds what the lab of st boots from, and records it in st. It builds from Debian's archives while it
 // compiles Kubernetes: the one needs the network and the disk, the other the processors.
 func (l *Lab) prepare(ctx context.Context, st *state, p *progress) error {
-	if err := p.step("Debian packages of this machine", func(teller) error { return l.installHostPackages(ctx, hostPackages) }); err != nil {
+	packages := maps.Clone(hostPackages)
+	if st.Hardware {
+		maps.Copy(packages, hardwarePackages)
+	}
+	if err := p.step("Debian packages of this machine", func(teller) error { return l.installHostPackages(ctx, packages) }); err != nil {
 		return fmt.Errorf("install Debian packages: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	root := make(chan error, 1)
 	go func() {
-		err := l.prepareDebian(ctx, st.ControlPlane, &st.RootImage)
+		err := l.prepareDebian(ctx, st)
 		if err != nil {
 			cancel(err) // compiling is useless without a root image
 		}
@@ -127,11 +132,17 @@ func (l *Lab) prepare(ctx context.Context, st *state, p *progress) error {
 	return l.prepareKubernetes(ctx, st, p)
 }
 
-func (l *Lab) prepareDebian(ctx context.Context, images bool, root *string) (err error) {
-	if *root, err = l.rootImage(ctx); err != nil || !images {
+func (l *Lab) prepareDebian(ctx context.Context, st *state) (err error) {
+	if st.RootImage, err = l.rootImage(ctx); err != nil {
 		return err
 	}
-	return l.bases(ctx)
+	if st.Hardware {
+		_, err = l.hardwareKernel(ctx)
+	}
+	if err == nil && st.ControlPlane {
+		err = l.bases(ctx)
+	}
+	return err
 }
 
 func (l *Lab) prepareKubernetes(ctx context.Context, st *state, p *progress) error {
@@ -186,7 +197,11 @@ func (l *Lab) writeNodeFiles(ctx context.Context) error {
 
 // firstBoot creates m's disks and boots it.
 func (l *Lab) firstBoot(ctx context.Context, m machine) error {
-	if err := l.createDisks(m); err != nil {
+	create := l.createDisks
+	if m.hardware {
+		create = func(m machine) error { return l.createHardwareDisks(ctx, m) }
+	}
+	if err := create(m); err != nil {
 		return err
 	}
 	return l.boot(ctx, m)

@@ -44,7 +44,7 @@ func newCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&dir, "dir", "", "folder of the lab's state (default: $NODELVM_LAB, or lab in the cache)")
 	open := func() (*lab.Lab, error) { return lab.Open(dir) }
 	root.AddCommand(upCommand(open), downCommand(open), buildCommand(open), statusCommand(open), logsCommand(open),
-		kubectlCommand(open, &dir), shellCommand(open), execCommand(open), importCommand(open), powerCutCommand(open), bootCommand(open))
+		kubectlCommand(open, &dir), shellCommand(open), execCommand(open), importCommand(open), powerCutCommand(open), bootCommand(open), diskCommand(open))
 	return root
 }
 
@@ -53,7 +53,7 @@ type opener func() (*lab.Lab, error)
 
 func upCommand(open opener) *cobra.Command {
 	var nodes int
-	var noKubernetes bool
+	var noKubernetes, hardware bool
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Build what is missing and raise the lab",
@@ -63,11 +63,12 @@ func upCommand(open opener) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return l.Up(c.Context(), lab.UpOptions{Nodes: nodes, ControlPlane: !noKubernetes, Progress: os.Stderr})
+			return l.Up(c.Context(), lab.UpOptions{Nodes: nodes, ControlPlane: !noKubernetes, Hardware: hardware, Progress: os.Stderr})
 		},
 	}
 	c.Flags().IntVar(&nodes, "nodes", 3, "number of worker nodes")
 	c.Flags().BoolVar(&noKubernetes, "no-kubernetes", false, "only nodes with blank disks, for tests of LVM alone")
+	c.Flags().BoolVar(&hardware, "hardware", false, "qemu emulates the nodes: two processors, NVMe and SCSI disks, Debian's stock kernel; with --no-kubernetes")
 	return c
 }
 

@@ -52,7 +52,7 @@ func main() {
 }
 
 // startsNodes are the parts with lab nodes, each of which keeps a processor busy.
-var startsNodes = map[string]bool{"nodes": true, "cluster": true, "lab": true, "lvm": true, "power": true, "e2e": true}
+var startsNodes = map[string]bool{"nodes": true, "cluster": true, "lab": true, "lvm": true, "power": true, "hardware": true, "e2e": true}
 
 func run(ctx context.Context, jobs int, names []string) error {
 	dir, err := filepath.Abs("../dist/test")

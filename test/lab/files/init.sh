@@ -1,8 +1,16 @@
 # First process of a node. The kernel's command line gives, as environment:
-# lab_role (blank, golden, worker), lab_node, lab_ip, lab_index, lab_group.
+# lab_role (blank, golden, worker), lab_node, lab_ip, lab_index, lab_group,
+# lab_hardware (1 in a node that qemu emulates).
 logs=/mnt/lab/logs
 
-/mnt/lab/.lab/clock >>"$logs/$lab_node.clock.log" 2>&1 &
+if [ -z "$lab_hardware" ]; then
+    /mnt/lab/.lab/clock >>"$logs/$lab_node.clock.log" 2>&1 &
+    root=ubda
+    nic=vec0
+else
+    root=vda
+    nic=eth0
+fi
 
 mount -t sysfs sys /sys
 mount -t tmpfs -o mode=755 run /run
@@ -13,14 +21,14 @@ mount -t tmpfs shm /dev/shm
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount --make-rshared /
 # The root file system shows as /dev/root, which the kubelet looks for.
-ln -sf ubda /dev/root
+ln -sf "$root" /dev/root
 
 hostname "$lab_node"
 printf '127.0.0.1 localhost\n%s %s\n' "$lab_ip" "$lab_node" >/etc/hosts
 printf '%032x\n' "$((lab_index + 4096))" >/etc/machine-id
 ip -batch - <<BATCH
 link set lo up
-link set vec0 name eth0
+$([ "$nic" = eth0 ] || echo "link set $nic name eth0")
 addr add $lab_ip/24 dev eth0
 link set eth0 up
 route add default via 10.88.0.1

@@ -1,0 +1,69 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// diskActions are what ActOnDisk can do.
+var diskActions = map[string]func(*monitor, hardwareDisk) error{
+	"pull": pullDisk, "return": returnDisk, "fail": failDisk, "repair": repairDisk,
+}
+
+// DiskActions returns the actions of ActOnDisk.
+func DiskActions() []string { return slices.Sorted(maps.Keys(diskActions)) }
+
+// ActOnDisk acts on a disk of a node on emulated hardware. "pull" removes it from its slot, whoever uses it, and waits until the node's
+// kernel has let it go; "return" puts it back with its content. "fail" lets its reads, writes and flushes fail with an I/O error until
+// "repair"; the node still sees the disk.
+func (l *Lab) ActOnDisk(ctx context.Context, action, node, disk string) error {
+	act, found := diskActions[action]
+	if !found {
+		return fmt.Errorf("no action %q; there are %s", action, strings.Join(DiskActions(), ", "))
+	}
+	d, err := findHardwareDisk(disk)
+	if err != nil {
+		return err
+	}
+	if err := l.onMonitor(ctx, node, func(m *monitor) error { return act(m, d) }); err != nil {
+		return fmt.Errorf("%s disk %s of %s: %w", action, disk, node, err)
+	}
+	return nil
+}
+
+func pullDisk(m *monitor, d hardwareDisk) error {
+	if err := m.run("device_del", map[string]any{"id": d.deviceID()}); err != nil {
+		return err
+	}
+	return m.awaitRemoval(d.deviceID())
+}
+
+func returnDisk(m *monitor, d hardwareDisk) error { return m.run("device_add", d.device()) }
+
+func failDisk(m *monitor, d hardwareDisk) error {
+	always := []map[string]any{{"event": "none", "errno": int(unix.EIO)}}
+	faulty := map[string]any{"driver": "blkdebug", "node-name": d.faultyNode(), "image": d.fileNode(), "inject-error": always, "discard": "unmap"}
+	if err := m.run("blockdev-add", faulty); err != nil {
+		return err
+	}
+	return m.run("blockdev-reopen", d.over(d.faultyNode()))
+}
+
+func repairDisk(m *monitor, d hardwareDisk) error {
+	if err := m.run("blockdev-reopen", d.over(d.fileNode())); err != nil {
+		return err
+	}
+	return m.run("blockdev-del", map[string]any{"node-name": d.faultyNode()})
+}
+
+func (d hardwareDisk) faultyNode() string { return d.name + "-faulty" }
+
+// over returns the arguments that put d's block device over another one.
+func (d hardwareDisk) over(file string) map[string]any {
+	return map[string]any{"options": []map[string]any{{"driver": "raw", "node-name": d.name, "discard": "unmap", "detect-zeroes": "unmap", "file": file}}}
+}

@@ -1,0 +1,166 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// bus is how a disk of a node on emulated hardware is connected.
+type bus string
+
+const (
+	busNVMe bus = "nvme" // with its own controller and slot
+	busSCSI bus = "scsi" // the node's virtio-scsi controller
+)
+
+// hardwareDisk is a disk of a node on emulated hardware. Tests find it by its serial number, which is its name: the kernel gives a disk that
+// comes back another name.
+type hardwareDisk struct {
+	name   string
+	bus    bus
+	size   int64
+	sector int // size of a logical block in bytes
+}
+
+// hardwareDisks are the disks of each node on emulated hardware.
+var hardwareDisks = []hardwareDisk{
+	{"nvme-a", busNVMe, gib, 512},
+	{"nvme-b", busNVMe, gib, 512},
+	{"nvme-c", busNVMe, gib, 512},
+	{"nvme-4k-a", busNVMe, gib, 4096},
+	{"nvme-4k-b", busNVMe, gib, 4096},
+	{"nvme-4k-c", busNVMe, gib, 4096},
+	{"scsi-a", busSCSI, gib, 512},
+	{"scsi-4k-a", busSCSI, gib, 4096},
+}
+
+// hardwareMemory is the memory of a node on emulated hardware.
+const hardwareMemory = "2560M"
+
+// kernelWords are the kernel's command line in a node on emulated hardware. A panic ends qemu, because of -no-reboot.
+const kernelWords = "console=ttyS0 mitigations=off panic=-1 net.ifnames=0"
+
+// qemuArgs returns qemu's command line for m. Each NVMe controller is behind a root port, which is what makes it removable. All disks
+// are block devices with their own names, so that a disk that is pulled keeps its content, and errors can be put below it.
+func qemuArgs(m machine, k hardwareKernel) []string {
+	args := []string{
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max", "-smp", "2", "-m", hardwareMemory,
+		"-kernel", k.image, "-initrd", k.initrd, "-append", strings.Join(append([]string{kernelWords}, m.bootWords()...), " "),
+		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
+		"-qmp", "unix:" + m.monitor + ",server=on,wait=off",
+		"-device", "virtio-rng-pci",
+		"-netdev", "tap,id=net,ifname=" + m.tap() + ",script=no,downscript=no", "-device", "virtio-net-pci,netdev=net,mac=" + m.mac(),
+		"-fsdev", "local,id=share,security_model=passthrough,multidevs=remap,path=" + m.share, "-device", "virtio-9p-pci,fsdev=share,mount_tag=share",
+		"-fsdev", "local,id=modules,security_model=passthrough,readonly=on,path=" + k.modules, "-device", "virtio-9p-pci,fsdev=modules,mount_tag=modules",
+		// User-mode Linux locks the image while nodes boot from it. None of them writes to it.
+		"-blockdev", "driver=qcow2,node-name=root,file.driver=file,file.filename=" + m.rootDisk +
+			",backing.driver=raw,backing.file.driver=file,backing.file.locking=off,backing.file.filename=" + m.base,
+		"-device", "virtio-blk-pci,drive=root",
+		"-device", "virtio-scsi-pci,id=scsi",
+	}
+	for i, d := range hardwareDisks {
+		args = append(args,
+			"-blockdev", "driver=file,node-name="+d.fileNode()+",discard=unmap,filename="+m.disks[i],
+			"-blockdev", "driver=raw,node-name="+d.name+",discard=unmap,detect-zeroes=unmap,file="+d.fileNode())
+		if d.bus == busNVMe {
+			args = append(args, "-device", fmt.Sprintf("pcie-root-port,id=%s,chassis=%d,slot=%d", d.slot(), i+1, i+1))
+		}
+		args = append(args, "-device", commaList(d.device()))
+	}
+	return args
+}
+
+// bootWords are the words for init in the kernel's command line.
+func (m machine) bootWords() []string {
+	words := []string{
+		"lab_role=" + string(m.role), "lab_node=" + m.name(), "lab_ip=" + m.ip(),
+		fmt.Sprintf("lab_index=%d", m.index), "lab_group=" + m.volumeGroup(),
+	}
+	if m.hardware {
+		return append(words, "lab_hardware=1")
+	}
+	return append(words, "lab_share="+m.share)
+}
+
+func (d hardwareDisk) fileNode() string { return d.name + "-file" }
+func (d hardwareDisk) slot() string     { return "slot-" + d.name }
+func (d hardwareDisk) deviceID() string { return "disk-" + d.name }
+
+// device returns the properties of d's device, as for QMP's device_add.
+func (d hardwareDisk) device() map[string]any {
+	properties := map[string]any{
+		"id": d.deviceID(), "serial": d.name, "drive": d.name,
+		"logical_block_size": d.sector, "physical_block_size": 4096,
+	}
+	if d.bus == busNVMe {
+		properties["driver"], properties["bus"] = "nvme", d.slot()
+	} else {
+		properties["driver"], properties["bus"] = "scsi-hd", "scsi.0"
+	}
+	return properties
+}
+
+// commaList returns the properties of a device as one argument of qemu, the driver first.
+func commaList(properties map[string]any) string {
+	list := fmt.Sprint(properties["driver"])
+	for key, value := range properties {
+		if key != "driver" {
+			list += fmt.Sprintf(",%s=%v", key, value)
+		}
+	}
+	return list
+}
+
+// findHardwareDisk returns a disk by its name.
+func findHardwareDisk(name string) (hardwareDisk, error) {
+	names := make([]string, len(hardwareDisks))
+	for i, d := range hardwareDisks {
+		if d.name == name {
+			return d, nil
+		}
+		names[i] = d.name
+	}
+	return hardwareDisk{}, fmt.Errorf("a node on emulated hardware has no disk %q; it has %s", name, strings.Join(names, ", "))
+}
+
+// createHardwareDisks creates the files of m's disks, and that of its root disk: a copy-on-write file over m.base.
+func (l *Lab) createHardwareDisks(ctx context.Context, m machine) error {
+	if err := os.MkdirAll(l.nodeDir(m.node), 0o755); err != nil {
+		return err
+	}
+	for i, d := range hardwareDisks {
+		if err := createSparse(m.disks[i], d.size); err != nil {
+			return err
+		}
+	}
+	return l.tool(ctx, "root-disk", "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", m.base, m.rootDisk)
+}
+
+// hardwareMachine returns n with its files, on emulated hardware, for a boot from the root image base.
+func (l *Lab) hardwareMachine(n node, r role, base string) machine {
+	dir := l.nodeDir(n)
+	m := machine{
+		node: n, role: r, hardware: true, share: l.Share(), base: base,
+		rootDisk: filepath.Join(dir, "root.qcow2"), monitor: filepath.Join(dir, "qmp.sock"),
+	}
+	for _, d := range hardwareDisks {
+		m.disks = append(m.disks, filepath.Join(dir, d.name+".img"))
+	}
+	return m
+}
+
+// startHardware starts qemu for m. Its two processors are threads, which no one pins.
+func (l *Lab) startHardware(ctx context.Context, m machine) error {
+	k, err := l.hardwareKernel(ctx)
+	if err != nil {
+		return err
+	}
+	if err := ignoreMissing(os.Remove(m.monitor)); err != nil { // of the last boot
+		return err
+	}
+	return l.startDaemon(daemon{name: m.name(), argv: append([]string{qemuBinary}, qemuArgs(m, k)...), core: -1})
+}

@@ -1,0 +1,172 @@
+package lab
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// hardwarePackages are the Debian packages that a lab with nodes on emulated hardware needs in addition to hostPackages.
+var hardwarePackages = map[string]string{
+	"qemu-system-x86": qemuBinary,
+	"qemu-utils":      "/usr/bin/qemu-img",
+	"xz-utils":        "/usr/bin/xz", // of the modules of newer kernels
+}
+
+const qemuBinary = "/usr/bin/qemu-system-x86_64"
+
+// bootModules are the kernel's modules that a node on emulated hardware needs for its root disk, its network, the share and its disks. The
+// node loads all others itself.
+var bootModules = []string{
+	"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "crc32c_generic", "ext4", "9pnet_virtio", "9p", "nvme", "sd_mod", "virtio_scsi",
+}
+
+//go:embed files/hardware-init
+var hardwareInit string
+
+// hardwareKernel is Debian's stock kernel.
+type hardwareKernel struct {
+	image   string // bzImage
+	initrd  string
+	modules string // the folder of its version's folder
+}
+
+// hardwareKernel returns the kernel of nodes on emulated hardware: the one of the node's suite. It downloads it if the cache has none.
+func (l *Lab) hardwareKernel(ctx context.Context) (hardwareKernel, error) {
+	suite := l.versions["DEBIAN_NODE_SUITE"]
+	dir, err := l.artifact(ctx, "hardware-kernel", hash(suite, hardwareInit, strings.Join(bootModules, ",")), func(dir string) error {
+		return l.buildHardwareKernel(ctx, suite, dir)
+	})
+	return hardwareKernel{filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "initrd"), filepath.Join(dir, "modules")}, err
+}
+
+// buildHardwareKernel leaves the kernel, its modules and the initial RAM disk in dir.
+func (l *Lab) buildHardwareKernel(ctx context.Context, suite, dir string) error {
+	const log = "hardware-kernel"
+	tree := filepath.Join(dir, "tree")
+	if err := l.tool(ctx, log, "mmdebstrap", "--mode=root", "--variant=extract", "--include=linux-image-amd64", suite, tree); err != nil {
+		return err
+	}
+	version, err := onlyEntry(filepath.Join(tree, "usr/lib/modules"), filepath.Join(tree, "lib/modules"))
+	if err != nil {
+		return err
+	}
+	modules := filepath.Join(dir, "modules")
+	err = errors.Join(
+		os.Rename(filepath.Join(tree, "boot", "vmlinuz-"+filepath.Base(version)), filepath.Join(dir, "vmlinuz")),
+		os.Mkdir(modules, 0o755),
+		os.Rename(version, filepath.Join(modules, filepath.Base(version))),
+		os.RemoveAll(tree),
+	)
+	if err != nil {
+		return err
+	}
+	// depmod looks below lib/modules.
+	base := filepath.Join(dir, "base")
+	err = errors.Join(os.MkdirAll(filepath.Join(base, "lib"), 0o755), os.Symlink(modules, filepath.Join(base, "lib/modules")))
+	if err != nil {
+		return err
+	}
+	if err := l.tool(ctx, log, "depmod", "-b", base, filepath.Base(version)); err != nil {
+		return err
+	}
+	return errors.Join(l.buildInitrd(ctx, dir, filepath.Join(modules, filepath.Base(version))), os.RemoveAll(base))
+}
+
+// onlyEntry returns the only entry of the first of these folders that exists.
+func onlyEntry(dirs ...string) (string, error) {
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil || len(entries) != 1 {
+			return "", fmt.Errorf("%s: want the modules of exactly one kernel, have %d: %w", dir, len(entries), err)
+		}
+		return filepath.Join(dir, entries[0].Name()), nil
+	}
+	return "", fmt.Errorf("none of %s exists", strings.Join(dirs, ", "))
+}
+
+// buildInitrd writes the initial RAM disk dir/initrd: busybox, hardware-init, and bootModules with what they depend on.
+func (l *Lab) buildInitrd(ctx context.Context, dir, modules string) error {
+	tree := filepath.Join(dir, "initrd.tree")
+	for _, sub := range []string{"bin", "dev", "proc", "root", "modules"} {
+		if err := os.MkdirAll(filepath.Join(tree, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	dependencies, err := os.ReadFile(filepath.Join(modules, "modules.dep"))
+	if err != nil {
+		return err
+	}
+	files, err := loadOrder(string(dependencies), bootModules)
+	if err != nil {
+		return err
+	}
+	var order strings.Builder
+	for _, file := range files {
+		name, err := l.copyModule(ctx, filepath.Join(modules, file), filepath.Join(tree, "modules"))
+		if err != nil {
+			return err
+		}
+		order.WriteString(name + "\n")
+	}
+	err = errors.Join(
+		os.WriteFile(filepath.Join(tree, "modules/order"), []byte(order.String()), 0o644),
+		os.WriteFile(filepath.Join(tree, "init"), []byte(hardwareInit), 0o755),
+		l.tool(ctx, "hardware-kernel", "cp", busyboxBinary, filepath.Join(tree, "bin/busybox")),
+	)
+	if err != nil {
+		return err
+	}
+	if err := l.toolIn(ctx, "hardware-kernel", tree, nil, "sh", "-ec", "find . | busybox cpio -o -H newc >../initrd"); err != nil {
+		return err
+	}
+	return os.RemoveAll(tree)
+}
+
+// copyModule copies a module's file into a folder, uncompressed, and returns its name there.
+func (l *Lab) copyModule(ctx context.Context, file, dir string) (string, error) {
+	name := filepath.Base(file)
+	if plain, compressed := strings.CutSuffix(name, ".xz"); compressed {
+		return plain, l.tool(ctx, "hardware-kernel", "sh", "-ec", `xz -dc "$1" >"$2"`, "xz", file, filepath.Join(dir, plain))
+	}
+	return name, l.tool(ctx, "hardware-kernel", "cp", file, dir)
+}
+
+// loadOrder returns the files of the modules and of all modules that they depend on, in an order in which each can be loaded. dependencies is
+// the text of modules.dep (modules.dep(5)).
+func loadOrder(dependencies string, modules []string) ([]string, error) {
+	files, needs := map[string]string{}, map[string][]string{}
+	for line := range strings.Lines(dependencies) {
+		file, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		name, _, _ := strings.Cut(filepath.Base(file), ".")
+		files[strings.ReplaceAll(name, "-", "_")] = file
+		needs[file] = strings.Fields(rest)
+	}
+	var order []string
+	var add func(file string)
+	add = func(file string) {
+		if slices.Contains(order, file) {
+			return
+		}
+		for _, needed := range needs[file] {
+			add(needed)
+		}
+		order = append(order, file)
+	}
+	for _, module := range modules {
+		file, found := files[module]
+		if !found {
+			return nil, fmt.Errorf("the kernel has no module %s", module)
+		}
+		add(file)
+	}
+	return order, nil
+}

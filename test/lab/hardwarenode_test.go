@@ -1,0 +1,93 @@
+//go:build e2e
+
+package lab
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
+)
+
+// TestHardwareNode: a node on emulated hardware has two processors and its disks, loses and gets them, survives a power cut, and leaves nothing.
+func TestHardwareNode(t *testing.T) {
+	l := openSmall(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Minute)
+	defer cancel()
+	must(t, l.Up(ctx, UpOptions{Nodes: 1, Hardware: true, Progress: os.Stdout}))
+	if len(leftovers(t, l)) == 0 {
+		t.Fatal("a running lab cannot be seen: this test looks in the wrong places")
+	}
+	sees := func(want bool, parts ...string) {
+		t.Helper()
+		var seen string
+		if !wait.Holds(wait.Limit(2*time.Minute), func() bool {
+			var out strings.Builder
+			_, err := l.Exec(ctx, "node-1", nil, &out, &out, "lsblk", "-dnro", "SERIAL,LOG-SEC,TRAN")
+			must(t, err)
+			seen = out.String()
+			return strings.Contains(seen, strings.Join(parts, " ")) == want
+		}) {
+			t.Errorf("that the node has %q is not %v: %s", parts, want, seen)
+		}
+	}
+	if err := l.run(ctx, "node-1", "sh", "-c", "[ $(nproc) = 2 ]"); err != nil {
+		t.Errorf("the node has not two processors: %v", err)
+	}
+	sees(true, "nvme-a", "512", "nvme")
+	sees(true, "nvme-4k-a", "4096", "nvme")
+	for _, disk := range []string{"nvme-a", "scsi-a"} {
+		must(t, l.ActOnDisk(ctx, "pull", "node-1", disk))
+		sees(false, disk, "512")
+		must(t, l.ActOnDisk(ctx, "return", "node-1", disk))
+		sees(true, disk, "512")
+	}
+	reads := func(disk string) error {
+		return l.run(ctx, "node-1", "sh", "-c", `exec dd if=$(lsblk -dnrpo NAME,SERIAL | awk -v s="$1" '$2 == s { print $1 }') of=/dev/null bs=4k count=1 iflag=direct`, "sh", disk)
+	}
+	must(t, l.ActOnDisk(ctx, "fail", "node-1", "nvme-4k-a"))
+	if err := reads("nvme-4k-a"); err == nil || !strings.Contains(err.Error(), "error reading") {
+		t.Errorf("a disk that fails: %v", err)
+	}
+	must(t, l.ActOnDisk(ctx, "repair", "node-1", "nvme-4k-a"))
+	must(t, reads("nvme-4k-a"))
+
+	must(t, l.run(ctx, "node-1", "sh", "-c", "echo kept >/root/kept && sync && touch /run/lost"))
+	must(t, l.PowerCut("node-1"))
+	must(t, l.Boot(ctx, "node-1"))
+	must(t, l.run(ctx, "node-1", "sh", "-c", "grep kept /root/kept && ! [ -e /run/lost ]"))
+	must(t, l.Down(ctx))
+	if left := leftovers(t, l); len(left) > 0 {
+		t.Errorf("left after Down:\n%s", strings.Join(left, "\n"))
+	}
+}
+
+// TestHardwareNodeInterruptedUp: Down removes all that an Up of a node on emulated hardware leaves that was killed.
+func TestHardwareNodeInterruptedUp(t *testing.T) {
+	l := openSmall(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	command := filepath.Join(t.TempDir(), "lab")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", command, "../cmd/lab").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, after := range []time.Duration{250, 1000, 4000} {
+		cmd := exec.CommandContext(ctx, command, "--dir", l.dir, "up", "--hardware", "--no-kubernetes", "--nodes", "1")
+		must(t, cmd.Start())
+		time.Sleep(after * time.Millisecond)
+		if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+			t.Logf("up had ended already: %v", err)
+		}
+		_ = cmd.Wait() // killed, as it should be
+		must(t, l.Down(ctx))
+		if left := leftovers(t, l); len(left) > 0 {
+			t.Errorf("left after Down:\n%s", strings.Join(left, "\n"))
+		}
+	}
+}
