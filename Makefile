@@ -65,6 +65,10 @@ test-unit: ## Run the unit tests of all modules; those of code with goroutines a
 test-lvm: ## Run the conformance suite, csi-sanity and the driver's tests over real LVM in a lab node
 	$(SUITE) lvm lab power
 
+.PHONY: test-hardware
+test-hardware: ## Run tests on real LVM in a node that qemu emulates: two processors, Debian's kernel, NVMe and SCSI disks that are pulled
+	$(SUITE) hardware
+
 .PHONY: test-e2e
 test-e2e: ## Hold the driver's part in the API to a real API server; play the demo's scenario and a volume's life on a real cluster
 	$(SUITE) e2e apiserver

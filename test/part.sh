@@ -3,7 +3,7 @@
 # docs/development/testing.md says what each part of make test, make test-full and make test-long runs.
 # usage: test/part.sh vet|unit|race|deploy|pages|api|nodes|cluster
 # usage: test/part.sh full-unit|full-pages|apiserver|lab|lvm|power|e2e
-# usage: test/part.sh arm64|scenarios|datapath|long|prose|helm|mutants
+# usage: test/part.sh hardware|arm64|scenarios|datapath|long|prose|helm|mutants
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -192,7 +192,7 @@ lab() {
 	export_plain
 	local bad=0
 	readers || bad=1
-	go_test test lab testname -tags e2e -count=1 -timeout 45m ./lab || bad=1
+	go_test test lab testname -tags e2e -count=1 -timeout 45m -skip '^TestHardwareNode' ./lab || bad=1
 	return $bad
 }
 
@@ -211,6 +211,15 @@ lvm() { in_nodes '^TestLVM$' 120m; }
 
 power() { in_nodes '^TestPowerCut' 120m; }
 
+# hardware runs tests in a node that qemu emulates, and then what that leaves on this machine.
+hardware() {
+	export_plain
+	local bad=0
+	NODELVM_TEST_PART=$part go_test test hardware standard-verbose -tags e2e -count=1 -timeout 180m -run '^TestHardware$' ./e2e || bad=1
+	go_test test hardwarelab testname -tags e2e -count=1 -timeout 60m -run '^TestHardwareNode' ./lab || bad=1
+	return $bad
+}
+
 in_nodes() { CGO_ENABLED=0 NODELVM_TEST_PART=$part go_test test nodes standard-verbose -tags e2e -count=1 -timeout "$2" -run "$1" ./e2e; } # tests, time
 
 # long is for a night: what `lvm` samples, whole, and each fuzzer for a minute.
@@ -221,6 +230,7 @@ long() {
 	arm64 || bad=1
 	export NODELVM_TEST_CRASH=all NODELVM_TEST_ENCRYPTED=all NODELVM_TEST_CASES=1000 NODELVM_TEST_CUTS=200 NODELVM_TEST_KILLS=100 NODELVM_TEST_GROUP_SNAPSHOTS=200 NODELVM_TEST_PATIENCE=12h
 	in_nodes '^TestLVM$|^TestPowerCut' 24h || bad=1
+	hardware || bad=1
 	go_test test encryption standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestEncryption$' ./e2e || bad=1
 	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestPlacement$|^TestNodeReboot$|^TestPlantedFaults$|^TestInstanceStore$|^TestUnusualNodes$|^TestBurst$|^TestPairs$|^TestClusterPowerCuts$' ./e2e || bad=1
 	go_test test health standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestVolumeHealth$' ./e2e || bad=1
@@ -275,7 +285,7 @@ part=${1:-}
 case $part in
 vet | unit | race | deploy | pages | api | nodes | cluster) ;;
 full-unit | full-pages | apiserver | lab | lvm | power | e2e) ;;
-arm64 | scenarios | datapath | long | prose | helm | mutants) ;;
+hardware | arm64 | scenarios | datapath | long | prose | helm | mutants) ;;
 *)
 	sed -n 's/^# usage: /usage: /p' "$0"
 	exit 2

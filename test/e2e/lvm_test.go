@@ -31,11 +31,13 @@ type job struct {
 	tools    bool     // Run the tools of the driver's image instead of the node's.
 	long     bool     // Only in make test-long.
 	inImage  bool     // Run in the driver's image for arm64: see emulate.
+	of       string   // The test of this package that runs it; "": TestLVM.
+	disks    []string // The node's blank disks; none: those of a node of user-mode Linux.
 }
 
 // jobs are the binaries, the longest first. Each node runs one at a time, because it has one processor.
 var jobs = []job{
-	{name: "driver", dir: "..", tag: "innode", pkg: "./innode", gate: []string{
+	{name: "driver", dir: "..", tag: "innode", pkg: "./innode", skip: hardwareTests, gate: []string{
 		"^TestSanity$/^(linear|raid1|thin),_mount$", "^TestThinVolumeLifecycle$", "^TestRepeated", "^TestLVMProcesses", "^TestStatusPage$",
 		"^TestGroupSnapshot$", "^TestGroupSnapshotsAreConsistent$/^raw$",
 		"^TestSnapshotOfMounted", "^TestReadOnlyRawDevice$", "^TestEncryptedFileSystem$",
@@ -103,13 +105,20 @@ var realTest = regexp.MustCompile(`(?m)^func Test\w*Real`)
 func TestLVM(t *testing.T) {
 	checkEachPackageHasJob(t)
 	selected := slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return j.long && os.Getenv("NODELVM_TEST_ENCRYPTED") != "all" })
-	if only := os.Getenv("NODELVM_TEST_JOB"); only != "" {
-		selected = slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return j.name != only })
-		if run := os.Getenv("NODELVM_TEST_RUN"); run != "" && len(selected) == 1 {
-			selected[0].tests = []string{run}
-		}
+	if os.Getenv("NODELVM_TEST_JOB") != "" {
+		selected = onlyJob(jobs)
 	}
 	runJobs(t, raiseNodes(t, "lvm", 2), selected)
+}
+
+// onlyJob returns the job that NODELVM_TEST_JOB names, with the tests of NODELVM_TEST_RUN; without that variable, all.
+func onlyJob(jobs []job) []job {
+	only := os.Getenv("NODELVM_TEST_JOB")
+	selected := slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return only != "" && j.name != only })
+	if run := os.Getenv("NODELVM_TEST_RUN"); run != "" && len(selected) == 1 {
+		selected[0].tests = []string{run}
+	}
+	return selected
 }
 
 // casesOfGate is the number of random groups in TestNodes.
@@ -129,7 +138,7 @@ func TestNodes(t *testing.T) {
 	}
 	l := raiseNodes(t, "nodes", 2)
 	if t.Run("jobs", func(t *testing.T) { runJobs(t, l, selected) }) {
-		blankDisks(t, l, "node-1")
+		blankDisks(t, l, "node-1", umlDisks...)
 		t.Run("power", func(t *testing.T) {
 			cutPowerOf(t, l, "reallvm", "./lvm/lvmtest/power", number(t, "NODELVM_TEST_CUTS", 2))
 		})
@@ -165,6 +174,11 @@ func runJobs(t *testing.T, l *lab.Lab, jobs []job) {
 // raiseNodes starts a lab of nodes without Kubernetes, and stops it when the test ends.
 func raiseNodes(t *testing.T, name string, nodes int) *lab.Lab {
 	t.Helper()
+	return raise(t, name, lab.UpOptions{Nodes: nodes})
+}
+
+func raise(t *testing.T, name string, options lab.UpOptions) *lab.Lab {
+	t.Helper()
 	l, down, err := lab.OpenPrivate(name)
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +188,8 @@ func raiseNodes(t *testing.T, name string, nodes int) *lab.Lab {
 			t.Error(err)
 		}
 	})
-	if err := l.Up(t.Context(), lab.UpOptions{Nodes: nodes, Progress: os.Stdout}); err != nil {
+	options.Progress = os.Stdout
+	if err := l.Up(t.Context(), options); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -198,9 +213,20 @@ func compileFor(t *testing.T, arch, dir string, args ...string) {
 	}
 }
 
+// umlDisks are the blank disks of a node of user-mode Linux.
+var umlDisks = []string{"/dev/ubdb", "/dev/ubdc"}
+
+// blank returns the blank disks of the job's node.
+func (j job) blank() []string {
+	if len(j.disks) > 0 {
+		return j.disks
+	}
+	return umlDisks
+}
+
 // environment returns the environment of a test binary in a node: its disks, and this process's NODELVM_TEST_ variables.
-func environment() []string {
-	env := []string{"NODELVM_TEST_DISKS=/dev/ubdb,/dev/ubdc"}
+func (j job) environment() []string {
+	env := []string{"NODELVM_TEST_DISKS=" + strings.Join(j.blank(), ",")}
 	for _, setting := range os.Environ() {
 		if strings.HasPrefix(setting, "NODELVM_TEST_") {
 			env = append(env, setting)
@@ -211,9 +237,9 @@ func environment() []string {
 
 // blankDisks zeroes the start of the node's disks, where an earlier job may have left a label: a driver creates no volume group while a
 // disk has a damaged one.
-func blankDisks(t *testing.T, l *lab.Lab, node string) {
+func blankDisks(t *testing.T, l *lab.Lab, node string, disks ...string) {
 	t.Helper()
-	runOnNode(t, l, node, nil, "sh", "-ec", "for disk in /dev/ubdb /dev/ubdc; do dd if=/dev/zero of=$disk bs=1M count=4 oflag=direct; done")
+	runOnNode(t, l, node, nil, append([]string{"sh", "-ec", `for disk; do dd if=/dev/zero of="$disk" bs=1M count=4 oflag=direct; done`, "sh"}, disks...)...)
 }
 
 // runOnNode runs a command that must succeed, and returns what it printed on both streams.
@@ -230,8 +256,8 @@ func runOnNode(t *testing.T, l *lab.Lab, node string, stdin io.Reader, argv ...s
 // run runs the binary in the node. gotestsum prints the result of each test, and the output of failed ones; test2json's events,
 // with all output, are in dist/test. No test has a reason to skip itself in a node: run reports a skipped test as a failure.
 func (j job) run(t *testing.T, l *lab.Lab, node string) {
-	blankDisks(t, l, node)
-	results, err := filepath.Abs("../../dist/test/" + cmp.Or(os.Getenv("NODELVM_TEST_PART"), "lvm") + "-" + j.name)
+	blankDisks(t, l, node, j.blank()...)
+	results, err := filepath.Abs("../../dist/test/" + j.results())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,13 +265,13 @@ func (j job) run(t *testing.T, l *lab.Lab, node string) {
 	if err := os.MkdirAll(filepath.Dir(events), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	again := fmt.Sprintf("(cd test && NODELVM_TEST_JOB=%s NODELVM_TEST_RUN=RUN go test -tags e2e -count=1 -timeout 2h -v -run '^TestLVM$' ./e2e)\n", j.name)
+	again := fmt.Sprintf("(cd test && NODELVM_TEST_JOB=%s NODELVM_TEST_RUN=RUN go test -tags e2e -count=1 -timeout 2h -v -run '^%s$' ./e2e)\n", j.name, cmp.Or(j.of, "TestLVM"))
 	if err := os.WriteFile(results+".repeat", []byte(again), 0o644); err != nil { //nolint:gosec // a report
 		t.Fatal(err)
 	}
 	argv := []string{"tool", "gotestsum", "--format", "testname", "--jsonfile", events, "--raw-command", "--",
 		"go", "tool", "test2json", "-t", "-p", node + "/" + j.name, labCommand(l), "--dir", filepath.Dir(l.Share()), "exec", node, "env"}
-	argv = append(argv, environment()...)
+	argv = append(argv, j.environment()...)
 	if j.tools {
 		argv = append(argv, "PATH="+toolsInNode+":/usr/sbin:/usr/bin:/sbin:/bin", "MKE2FS_CONFIG="+imageInNode+"/etc/mke2fs.conf")
 	}
@@ -269,6 +295,9 @@ func (j job) run(t *testing.T, l *lab.Lab, node string) {
 		t.Errorf("%s was skipped", skipped[1])
 	}
 }
+
+// results is the name of the files in dist/test with the job's results.
+func (j job) results() string { return cmp.Or(os.Getenv("NODELVM_TEST_PART"), "lvm") + "-" + j.name }
 
 // checkSelection fails for each expression of j.tests that matches no test that passed, such as the old name of a test.
 func (j job) checkSelection(t *testing.T, events []byte) {

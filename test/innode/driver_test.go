@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,12 +35,17 @@ const (
 	images   = "/var/tmp"    // of the loop devices; on the node's own disk
 )
 
-// The node's two blank disks become one volume group each, both behind the same tag; the third group, for what needs
-// two disks, is on loop devices.
-var groups = map[string][]string{
-	"vg-a": {"--addtag", "fast", "/dev/ubdb"},
-	"vg-b": {"--addtag", "fast", "/dev/ubdc"},
-	"vg-r": {"/dev/loop30", "/dev/loop31"},
+// blank are the node's blank disks.
+var blank = strings.Split(os.Getenv("NODELVM_TEST_DISKS"), ",")
+
+// groups returns the arguments of vgcreate for each volume group. Two blank disks become one group each, both behind the same tag. The
+// third group, for what needs two disks, is on two further disks, or on loop devices.
+func groups() map[string][]string {
+	return map[string][]string{
+		"vg-a": {"--addtag", "fast", blank[0]},
+		"vg-b": {"--addtag", "fast", blank[1]},
+		"vg-r": append(slices.Clone(blank), "/dev/loop30", "/dev/loop31")[2:4],
+	}
 }
 
 func TestMain(m *testing.M) {
@@ -54,6 +60,9 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) (int, error) {
 	if os.Getenv(sanityClass) != "" {
 		return m.Run(), nil // a child of TestSanity: all is up
+	}
+	if len(blank) < 2 {
+		return 0, errors.New("set NODELVM_TEST_DISKS to two or four blank disks that the tests may overwrite, such as /dev/ubdb,/dev/ubdc in a lab node")
 	}
 	if err := os.MkdirAll(filepath.Dir(realLVM), 0o700); err != nil {
 		return 0, err
@@ -85,7 +94,7 @@ func run(m *testing.M) (int, error) {
 }
 
 func makeGroups() error {
-	for name, arguments := range groups {
+	for name, arguments := range groups() {
 		for _, disk := range arguments {
 			if !strings.HasPrefix(disk, "/dev/loop") {
 				continue
@@ -106,7 +115,7 @@ func makeGroups() error {
 }
 
 func removeGroups() error {
-	for name, arguments := range groups {
+	for name, arguments := range groups() {
 		if err := command("vgremove", "-qq", "-f", name); err != nil {
 			return err
 		}
@@ -204,8 +213,7 @@ func renewDriver(t *testing.T) {
 
 func waitReady() error {
 	var last error
-	for range 300 { // a node that shares its processor with others takes its time
-		time.Sleep(200 * time.Millisecond)
+	for deadline := time.Now().Add(wait.Limit(time.Minute)); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		answer, err := http.Get("http://" + health + "/readyz") //nolint:noctx // bounded by the loop
 		if err != nil {
 			last = err
@@ -217,7 +225,7 @@ func waitReady() error {
 		}
 		last = fmt.Errorf("readyz answers %s", answer.Status)
 	}
-	return fmt.Errorf("the driver is not ready after a minute: %w", last)
+	return fmt.Errorf("the driver is not ready in time: %w", last)
 }
 
 type client struct {

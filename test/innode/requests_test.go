@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 const mebibyte = 1 << 20
@@ -115,14 +117,13 @@ func (c client) remove(t *testing.T, ids ...string) {
 			return
 		}
 	}
-	for range 240 {
+	for deadline := time.Now().Add(wait.Limit(2 * time.Minute)); time.Now().Before(deadline); time.Sleep(500 * time.Millisecond) {
 		left := lvNames(t)
 		if !slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(left, filepath.Base(id)) }) {
 			return
 		}
-		time.Sleep(500 * time.Millisecond)
 	}
-	t.Errorf("some of %v are still there two minutes after their deletion", ids)
+	t.Errorf("some of %v are still there long after their deletion", ids)
 }
 
 // mounted stages and publishes a volume; that is undone when the test ends.

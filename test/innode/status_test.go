@@ -20,16 +20,24 @@ import (
 )
 
 // ask reads the driver's status page, with what it offers to these classes.
-func ask(t *testing.T, classes map[string]map[string]string) (page report.Node) {
+func ask(t *testing.T, classes map[string]map[string]string) report.Node {
+	t.Helper()
+	page := readPage(t, classes)
+	if len(page.Unknown) > 0 {
+		t.Fatalf("the status page: %q", page.Unknown)
+	}
+	return page
+}
+
+// readPage is ask, but for what the page says is unknown.
+func readPage(t *testing.T, classes map[string]map[string]string) (page report.Node) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+health+report.Path+"?"+report.Query(classes).Encode(), nil)
 	must(t, err)
 	answer, err := http.DefaultClient.Do(request)
 	must(t, err)
 	defer func() { _ = answer.Body.Close() }()
-	if err := json.NewDecoder(answer.Body).Decode(&page); err != nil || len(page.Unknown) > 0 {
-		t.Fatalf("the status page: %v, %q", err, page.Unknown)
-	}
+	must(t, json.NewDecoder(answer.Body).Decode(&page))
 	return page
 }
 
