@@ -21,13 +21,13 @@ func Health() []scenario.Scenario {
 	limit := 5 * time.Minute
 	return []scenario.Scenario{{Title: "The kubelet writes what the driver says of its volumes and disks", Steps: []scenario.Step{
 		{Says: "storage classes are created", Prove: scenario.CreateClasses},
-		{Says: "a file system is full: the pod's status says FileSystemFull until there is room", Limit: limit, Prove: fullIsToldToThePod},
-		{Says: "a disk that is a volume group dies: the pod's status says VolumeDataMissing, and the CSINode PhysicalVolumeMissing", Limit: limit, Prove: deadDiskIsTold},
+		{Says: "a file system is full: the pod's status says FileSystemFull until there is room", Limit: limit, Prove: fullReachesPod},
+		{Says: "a disk that is a volume group dies: the pod's status says VolumeDataMissing, and the CSINode PhysicalVolumeMissing", Limit: limit, Prove: deadDiskReachesStatus},
 		{Says: "no volume is left", Prove: scenario.NoVolumesRemain},
 	}}}
 }
 
-func fullIsToldToThePod(ctx context.Context, env *scenario.Environment) (err error) {
+func fullReachesPod(ctx context.Context, env *scenario.Environment) (err error) {
 	defer repair(ctx, env, removePods, &err)
 	if err := fillFileSystem(ctx, env); err != nil {
 		return err
@@ -41,7 +41,7 @@ func fullIsToldToThePod(ctx context.Context, env *scenario.Environment) (err err
 	return volumeHealth(ctx, env, "full")
 }
 
-func deadDiskIsTold(ctx context.Context, env *scenario.Environment) (err error) {
+func deadDiskReachesStatus(ctx context.Context, env *scenario.Environment) (err error) {
 	defer func() {
 		if err == nil {
 			err = storageHealth(ctx, env)
@@ -66,7 +66,7 @@ func repair(ctx context.Context, env *scenario.Environment, f func(context.Conte
 
 // volumeHealth waits until the status of a pod has these conditions of its volume, and no others.
 func volumeHealth(ctx context.Context, env *scenario.Environment, pod string, want ...string) error {
-	return told(ctx, env, "pod "+pod, want, func() (got, messages []string, err error) {
+	return reported(ctx, env, "pod "+pod, want, func() (got, messages []string, err error) {
 		p, err := env.Client.CoreV1().Pods(cluster.Namespace).Get(ctx, pod, metav1.GetOptions{})
 		if err != nil {
 			return nil, nil, err
@@ -82,7 +82,7 @@ func volumeHealth(ctx context.Context, env *scenario.Environment, pod string, wa
 
 // storageHealth waits until the CSINode of faultNode has these conditions of the driver's storage, and no others.
 func storageHealth(ctx context.Context, env *scenario.Environment, want ...string) error {
-	return told(ctx, env, "CSINode "+faultNode, want, func() (got, messages []string, err error) {
+	return reported(ctx, env, "CSINode "+faultNode, want, func() (got, messages []string, err error) {
 		node, err := env.Client.StorageV1().CSINodes().Get(ctx, faultNode, metav1.GetOptions{})
 		if err != nil {
 			return nil, nil, err
@@ -96,7 +96,7 @@ func storageHealth(ctx context.Context, env *scenario.Environment, want ...strin
 	})
 }
 
-func told(ctx context.Context, env *scenario.Environment, object string, want []string, read func() (got, messages []string, err error)) error {
+func reported(ctx context.Context, env *scenario.Environment, object string, want []string, read func() (got, messages []string, err error)) error {
 	began := time.Now()
 	var messages []string
 	err := cluster.Eventually(ctx, func() error {
