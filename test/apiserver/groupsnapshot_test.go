@@ -40,18 +40,10 @@ const groupRights = `{"apiVersion": "v1", "kind": "List", "items": [
  "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "nodelvm-groups"},
  "subjects": [{"kind": "ServiceAccount", "name": "nodelvm", "namespace": "nodelvm-system"}]}]}`
 
-// installGroupSnapshots installs the API of group snapshots and the driver's rights to it, and runs the snapshot controller with its feature gate,
-// to the end of the test.
+// installGroupSnapshots gives the driver rights to group snapshots, and runs the snapshot controller with its feature gate, to the end of the
+// test.
 func installGroupSnapshots(t *testing.T) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(snapshotAPI, "groupsnapshot.storage.k8s.io_*.yaml"))
-	must(t, err)
-	if len(files) != 3 {
-		t.Fatalf("the CustomResourceDefinitions are %v", files)
-	}
-	all := "-f=" + strings.Join(files, ",")
-	kubectlAs(t, "", "create", all)
-	t.Cleanup(func() { kubectlAs(t, "", "delete", "--wait=false", all) })
 	kubectlAs(t, groupRights, "create", "-f=-")
 	t.Cleanup(func() { kubectlAs(t, groupRights, "delete", "-f=-") })
 	for _, resource := range []string{"volumegroupsnapshotclasses", "volumegroupsnapshots", "volumegroupsnapshotcontents"} {

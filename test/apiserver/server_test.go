@@ -44,8 +44,6 @@ var (
 	kubectl  string
 	sidecars map[string]string // files of csi-provisioner and csi-snapshotter, by name
 	admin    *kubernetes.Clientset
-
-	snapshotAPI string // the folder with the CustomResourceDefinitions of external-snapshotter
 )
 
 func TestMain(m *testing.M) {
@@ -78,7 +76,7 @@ func withServer(run func() int) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	kubectl, sidecars, snapshotAPI = bin["kubectl"], bin, filepath.Dir(crds[0])
+	kubectl, sidecars = bin["kubectl"], bin
 	stop, err := startServer(dir, bin)
 	if err != nil {
 		return 0, err

@@ -89,7 +89,7 @@ func (l *Lab) Binaries(ctx context.Context) (map[string]string, error) {
 	return l.compile(ctx, func(int, int, string) {})
 }
 
-// SnapshotCRDs returns the files with the snapshot API's CustomResourceDefinitions.
+// SnapshotCRDs returns the files with the CustomResourceDefinitions of snapshots and of group snapshots.
 func (l *Lab) SnapshotCRDs(ctx context.Context) ([]string, error) {
 	bin, err := l.Binaries(ctx)
 	if err != nil {

@@ -57,8 +57,8 @@ func (l *Lab) controlPlaneFlags(name string) []string {
 	case "snapshot-controller":
 		return []string{
 			"--kubeconfig=" + l.pki("snapshot-controller.kubeconfig"), "--v=2",
-			"--enable-distributed-snapshotting",            // label each content with its node
-			"--feature-gates=CSIVolumeGroupSnapshot=false", // the lab has no group snapshot API
+			"--enable-distributed-snapshotting", // label each content with its node
+			"--feature-gates=CSIVolumeGroupSnapshot=true",
 		}
 	}
 	panic("no such control plane process: " + name)
@@ -93,7 +93,7 @@ func (l *Lab) startControlPlane(bin binaries, names ...string) error {
 // pollTimeout limits one request while the cluster starts: an API server without its etcd does not answer for a minute.
 const pollTimeout = 5 * time.Second
 
-// applySnapshotCRDs installs the snapshot API, which is not a part of Kubernetes.
+// applySnapshotCRDs installs the APIs of snapshots and of group snapshots, which are not a part of Kubernetes.
 func (l *Lab) applySnapshotCRDs(ctx context.Context, bin binaries) error {
 	files, err := snapshotCRDs(ctx, bin)
 	if err != nil {
@@ -110,7 +110,7 @@ func (l *Lab) applySnapshotCRDs(ctx context.Context, bin binaries) error {
 	return nil
 }
 
-// snapshotCRDs returns the files with the snapshot API's CustomResourceDefinitions, from the module of the compiled
+// snapshotCRDs returns the files with the CustomResourceDefinitions of both APIs, from the module of the compiled
 // snapshot-controller.
 func snapshotCRDs(ctx context.Context, bin binaries) ([]string, error) {
 	src := filepath.Join(filepath.Dir(bin["snapshot-controller"]), "src")
@@ -118,10 +118,10 @@ func snapshotCRDs(ctx context.Context, bin binaries) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	pattern := filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "snapshot.storage.k8s.io_*.yaml")
+	pattern := filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "*snapshot.storage.k8s.io_*.yaml")
 	files, err := filepath.Glob(pattern)
-	if err == nil && len(files) != 3 {
-		err = fmt.Errorf("%s: %d files, want the 3 of the snapshot API", pattern, len(files))
+	if err == nil && len(files) != 6 {
+		err = fmt.Errorf("%s: %d files, want 3 of each of the two APIs", pattern, len(files))
 	}
 	return files, err
 }
