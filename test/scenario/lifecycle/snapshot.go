@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/nodelvm/nodelvm/test/cluster"
 	"github.com/nodelvm/nodelvm/test/scenario"
@@ -98,60 +97,19 @@ func restoredRuns(ctx context.Context, env *scenario.Environment) error {
 }
 
 func (l *life) rowsAreThere(ctx context.Context, env *scenario.Environment) error {
-	answer, err := env.QueryIn(ctx, restoredPod, "select count(*) || ' ' || coalesce(max(n), 0) from acked")
-	if err != nil {
-		return err
-	}
-	var count, last int64
-	if _, err := fmt.Sscan(answer, &count, &last); err != nil {
-		return fmt.Errorf("the database answered %q: %w", answer, err)
-	}
-	env.Reporter.Note("rows 1 to %d are there", last)
-	if count != last || last < l.acked || last > l.begun {
-		return fmt.Errorf("%d rows, the last is %d; %d were acknowledged before the snapshot was asked for, at most %d begun when it was ready",
-			count, last, l.acked, l.begun)
-	}
-	return nil
+	return env.CheckRows(ctx, restoredPod, l.acked, l.begun)
 }
 
 // amidTransactions: the load had begun to commit when the snapshot was taken, and went on. A server that was shut down, or
 // had nothing to write, would have had nothing to recover.
 func (l *life) amidTransactions(ctx context.Context, env *scenario.Environment) error {
-	copied, err := env.Committed(ctx, restoredPod)
-	if err != nil {
-		return err
-	}
-	all, err := env.Committed(ctx, scenario.DatabasePod)
-	if err != nil {
-		return err
-	}
-	env.Reporter.Note("of the load's %d transactions the copy has %d", all-l.unloaded, copied-l.unloaded)
-	if copied <= l.unloaded || all <= copied {
-		return fmt.Errorf("there were %d transactions before the load began, %d in the copy, and %d in the end", l.unloaded, copied, all)
-	}
-	log, err := env.Kubectl(ctx, "", "logs", "-n", cluster.Namespace, restoredPod)
-	if err != nil {
-		return err
-	}
-	for _, words := range []string{"was not properly shut down; automatic recovery in progress", "redo done at"} {
-		if !strings.Contains(log, words) {
-			return fmt.Errorf("the restored server does not say %q, but\n%s", words, cluster.Tail(log, 2000))
-		}
-	}
-	return nil
+	return env.CheckAmidTransactions(ctx, scenario.DatabasePod, restoredPod, l.unloaded)
 }
 
 func bothConsistent(ctx context.Context, env *scenario.Environment) error {
 	for _, pod := range []string{scenario.DatabasePod, restoredPod} {
-		if out, err := env.ExecInPod(ctx, pod, "pg_amcheck", "--install-missing", "--heapallindexed", "postgres"); err != nil {
-			return fmt.Errorf("%w\n%s", err, out)
-		}
-		agree, err := env.QueryIn(ctx, pod, scenario.SumsAgreeQuery)
-		if err != nil {
+		if err := env.CheckConsistent(ctx, pod); err != nil {
 			return err
-		}
-		if agree != "t" {
-			return fmt.Errorf("%s: pgbench's sums differ (%q)", pod, agree)
 		}
 	}
 	return nil
