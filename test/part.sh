@@ -228,14 +228,14 @@ long() {
 	local bad=0
 	fuzz "${NODELVM_TEST_FUZZTIME:-60s}" || bad=1
 	arm64 || bad=1
-	export NODELVM_TEST_CRASH=all NODELVM_TEST_ENCRYPTED=all NODELVM_TEST_CASES=1000 NODELVM_TEST_CUTS=200 NODELVM_TEST_KILLS=100 NODELVM_TEST_GROUP_SNAPSHOTS=200 NODELVM_TEST_PATIENCE=12h
+	export NODELVM_TEST_CRASH=all NODELVM_TEST_ENCRYPTED=all NODELVM_TEST_CASES=1000 NODELVM_TEST_CUTS=200 NODELVM_TEST_KILLS=100 NODELVM_TEST_GROUP_SNAPSHOTS=200 NODELVM_TEST_DATABASE_GROUPS=20 NODELVM_TEST_PATIENCE=12h
 	in_nodes '^TestLVM$|^TestPowerCut' 24h || bad=1
 	hardware || bad=1
 	go_test test encryption standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestEncryption$' ./e2e || bad=1
 	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestPlacement$|^TestNodeReboot$|^TestPlantedFaults$|^TestInstanceStore$|^TestUnusualNodes$|^TestBurst$|^TestPairs$|^TestClusterPowerCuts$' ./e2e || bad=1
 	go_test test health standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestVolumeHealth$' ./e2e || bad=1
 	go_test test karpenter standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestKarpenter$' ./apiserver || bad=1
-	helm && go_test test docs standard-verbose -tags e2e -count=1 -timeout 4h -run '^TestIOLimits$|^TestMoves$|^TestVelero$|^TestDocsLong$' ./e2e || bad=1
+	helm && go_test test docs standard-verbose -tags e2e -count=1 -timeout 4h -run '^TestIOLimits$|^TestGroupSnapshots$|^TestMoves$|^TestVelero$|^TestDocsLong$' ./e2e || bad=1
 	return $bad
 }
 
@@ -270,7 +270,7 @@ in_apiserver() { CGO_ENABLED=0 go_test test apiserver testname -tags e2e -count=
 # cluster raises one cluster for the demo, a volume's life and the attacks of a tenant.
 cluster() { in_cluster '^TestDemo$|^TestVolumeLifecycle$|^TestTenantAttacksSample$' 60m; }
 
-e2e() { helm && in_cluster '^TestDemo$|^TestDocs$|^TestHelm$|^TestVolumeLifecycle$|^TestTenantAttacks$|^TestNodeLoss$|^TestConformance$' 180m; }
+e2e() { helm && in_cluster '^TestDemo$|^TestDocs$|^TestHelm$|^TestVolumeLifecycle$|^TestTenantAttacks$|^TestNodeLoss$|^TestGroupSnapshots$|^TestConformance$' 180m; }
 
 in_cluster() { CGO_ENABLED=0 go_test test scenarios standard-verbose -tags e2e -count=1 -timeout "$2" -run "$1" ./e2e; } # tests, time
 

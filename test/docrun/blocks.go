@@ -23,6 +23,7 @@ type Block struct {
 	Kind   Kind
 	Text   string
 	NotRun string // the reason why the lab cannot run it
+	With   string // the chart value that it needs
 	Node   string // where the commands run; "" is the reader's machine
 	Exit   int    // the status of the last command
 	File   string // whose content the block is
@@ -91,6 +92,8 @@ func newBlock(info, text string, notes []string) (Block, error) {
 			if b.NotRun == "" {
 				return b, fmt.Errorf("the comment %q lacks a reason", note)
 			}
+		} else if value, ok := strings.CutPrefix(note, "with "); ok {
+			b.With = value
 		} else if commands, ok := strings.CutPrefix(note, "setup:"); ok {
 			b.Setup = strings.TrimSpace(commands) + "\n"
 		} else if node, ok := strings.CutPrefix(note, "on "); ok {

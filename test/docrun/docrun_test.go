@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-const text = "# Title\n\n<!-- not run: no registry -->\n```sh\nhelm pull\n```\n\n<!-- on node-1 -->\n<!-- exit status 3 -->\n```sh\nlvs\n```\n" +
+const text = "# Title\n\n<!-- not run: no registry -->\n```sh\nhelm pull\n```\n\n<!-- on node-1 -->\n<!-- with a.enabled -->\n<!-- exit status 3 -->\n```sh\nlvs\n```\n" +
 	"\n<!-- file a.yaml -->\n```yaml\na: 1\n```\n\n- A list\n\n  <!-- setup:\n  one\n  -->\n  ```console\n  $ a \\\n    b\n  out\n  $ c\n  ```\n"
 
 func TestParse(t *testing.T) {
@@ -21,9 +21,9 @@ func TestParse(t *testing.T) {
 	}
 	want := []Block{
 		{Line: 4, Kind: Shell, Text: "helm pull\n", NotRun: "no registry"},
-		{Line: 10, Kind: Shell, Text: "lvs\n", Node: "node-1", Exit: 3},
-		{Line: 15, Kind: YAML, Text: "a: 1\n", File: "a.yaml"},
-		{Line: 24, Kind: Console, Text: "$ a \\\n  b\nout\n$ c\n", Setup: "one\n"},
+		{Line: 11, Kind: Shell, Text: "lvs\n", With: "a.enabled", Node: "node-1", Exit: 3},
+		{Line: 16, Kind: YAML, Text: "a: 1\n", File: "a.yaml"},
+		{Line: 25, Kind: Console, Text: "$ a \\\n  b\nout\n$ c\n", Setup: "one\n"},
 	}
 	if !slices.Equal(blocks, want) {
 		t.Errorf("got\n%+v, want\n%+v", blocks, want)

@@ -16,6 +16,7 @@ import (
 type Page struct {
 	Path  string   // below docs
 	Names []string // pairs: a name of the page's disk or node, the lab's name for it
+	With  string   // a value of the chart that the driver has: only the blocks that need it run
 }
 
 func (p Page) names() *strings.Replacer { return strings.NewReplacer(p.Names...) }
@@ -78,7 +79,7 @@ func Follow(ctx context.Context, l *lab.Lab, checkout string, page Page, report 
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s := session{lab: l, report: report, names: page.names()}
+	s := session{lab: l, report: report, names: page.names(), with: page.With}
 	if err := s.start(ctx, checkout, dir); err != nil {
 		return err
 	}
@@ -89,6 +90,11 @@ func Follow(ctx context.Context, l *lab.Lab, checkout string, page Page, report 
 		}
 	}
 	return nil
+}
+
+// WithGroupSnapshots is the page of which a driver with group snapshots runs the blocks that need them.
+func WithGroupSnapshots() Page {
+	return Page{Path: "howto/snapshots.md", With: "groupSnapshots.enabled"}
 }
 
 // Find finds the page with that path.

@@ -21,6 +21,7 @@ type session struct {
 	lab    *lab.Lab
 	report func(format string, args ...any) // gets a line for each block
 	names  *strings.Replacer                // the names of the page's nodes and disks -> those of the lab
+	with   string                           // the value of the chart whose blocks run
 
 	dir    string   // the working directory
 	stdin  *os.File // a pipe: exec waits for the end of any other reader
@@ -67,6 +68,12 @@ func (s *session) close() {
 func (s *session) run(ctx context.Context, b Block) error {
 	if b.NotRun != "" {
 		s.report("line %d: not run: %s", b.Line, b.NotRun)
+		return nil
+	}
+	if b.With != s.with {
+		if b.With != "" {
+			s.report("line %d: not run here: it needs %s", b.Line, b.With)
+		}
 		return nil
 	}
 	if b.Setup != "" {

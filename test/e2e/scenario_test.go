@@ -21,6 +21,7 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario/demo"
 	"github.com/nodelvm/nodelvm/test/scenario/encryption"
 	"github.com/nodelvm/nodelvm/test/scenario/faults"
+	"github.com/nodelvm/nodelvm/test/scenario/groups"
 	"github.com/nodelvm/nodelvm/test/scenario/install"
 	"github.com/nodelvm/nodelvm/test/scenario/iolimits"
 	"github.com/nodelvm/nodelvm/test/scenario/lifecycle"
@@ -104,6 +105,11 @@ func TestMoves(t *testing.T) { play(t, moves.Scenarios()) }
 
 // TestVelero backs up a database with Velero, and restores it on other nodes. It compiles Velero.
 func TestVelero(t *testing.T) { play(t, backup.Scenarios()) }
+
+// TestGroupSnapshots takes NODELVM_TEST_DATABASE_GROUPS group snapshots of a PostgreSQL under load, and restores each.
+func TestGroupSnapshots(t *testing.T) {
+	play(t, groups.Scenarios(number(t, "NODELVM_TEST_DATABASE_GROUPS", 3)))
+}
 
 // TestPairs starts 30 pods with two claims each on nodes with capacity for only some of the pairs, NODELVM_TEST_PAIRS_RUNS times.
 func TestPairs(t *testing.T) {
