@@ -228,7 +228,11 @@ func expectVolumeKept(t *testing.T, claim *corev1.PersistentVolumeClaim) *corev1
 
 func taintNode(t *testing.T, name, key string) {
 	t.Helper()
-	patch := fmt.Sprintf(`{"spec": {"taints": [{"key": %q, "value": "nodeshutdown", "effect": "NoExecute"}]}}`, key)
+	patchNode(t, name, fmt.Sprintf(`{"spec": {"taints": [{"key": %q, "value": "nodeshutdown", "effect": "NoExecute"}]}}`, key))
+}
+
+func patchNode(t *testing.T, name, patch string) {
+	t.Helper()
 	_, err := admin.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	must(t, err)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 )
@@ -44,7 +45,11 @@ func newKubelet(t *testing.T, name string) {
 	must(t, err)
 	server.StartTLS()
 	t.Cleanup(server.CloseClientConnections)
-	node := create(t, admin.CoreV1().Nodes(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{}) // who has a node's token has its Node object
+	if apierrors.IsNotFound(err) {
+		node, err = create(t, admin.CoreV1().Nodes(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}), nil
+	}
+	must(t, err)
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ownAddress(t)}}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(server.Listener.Addr().(*net.TCPAddr).Port)
 	_, err = admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})

@@ -75,6 +75,7 @@ func TestMove(t *testing.T) {
 	t.Run("cancelled", testCancelledMove)
 	t.Run("deleted", testDeletedWhileMoving)
 	t.Run("others", testMoveOfOthers)
+	t.Run("commands", testMoveCommands)
 }
 
 // testCancelledMove: a cancelled move leaves everything as it was.

@@ -40,6 +40,13 @@ func (c *copies) make(name, claim string) lvm.Volume {
 	return v
 }
 
+// setStuck says whether copies to this node are never complete.
+func (c *copies) setStuck(stuck bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stuck = stuck
+}
+
 func (c *copies) find(name string) *move.Local {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +135,11 @@ func (c *copies) Receive(_ context.Context, o move.Offer, _ move.Offered, _ map[
 	l := c.vols[from[1]]
 	if l == nil {
 		l = &move.Local{Volume: held.Volume, Move: o.Move}
-		l.ID.VG, l.UUID, l.State, l.Claim = "BBBBBB-BBBB-CCCC-DDDD-EEEE-FFFF-GGGGGG", fmt.Sprint("lv-", c.node), "receiving", ""
+		l.ID.VG = "BBBBBB-BBBB-CCCC-DDDD-EEEE-FFFF-GGGGGG"
+		if held.ID.VG == l.ID.VG {
+			l.ID.VG = "AAAAAA-BBBB-CCCC-DDDD-EEEE-FFFF-GGGGGG" // back: no two nodes have one group
+		}
+		l.UUID, l.State, l.Claim = fmt.Sprint("lv-", c.node), "receiving", ""
 		c.vols[from[1]] = l
 		return move.Progress{Total: held.Size}, nil
 	}

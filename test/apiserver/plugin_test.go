@@ -51,8 +51,8 @@ func (p *plugin) run(t *testing.T, args ...string) (out string, code int) {
 	return string(text), code
 }
 
-// newPlugin compiles the plugin and makes its cluster sound: a node with a registered driver that publishes its capacity.
-func newPlugin(t *testing.T) *plugin {
+// compilePlugin compiles the plugin, for a user who may do everything.
+func compilePlugin(t *testing.T) *plugin {
 	t.Helper()
 	p := &plugin{path: filepath.Join(t.TempDir(), "kubectl-nodelvm"), token: adminPass}
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", p.path, "./cmd/kubectl-nodelvm")
@@ -61,6 +61,13 @@ func newPlugin(t *testing.T) *plugin {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	return p
+}
+
+// newPlugin compiles the plugin and makes its cluster sound: a node with a registered driver that publishes its capacity.
+func newPlugin(t *testing.T) *plugin {
+	t.Helper()
+	p := compilePlugin(t)
 	const gib = lvm.Bytes(1 << 30)
 	p.page = &report.Node{Node: pluginNode, Version: "v0.0.1", Cluster: "c", Inventory: report.Inventory{
 		Groups: []report.Group{{Name: "vg", UUID: "u", Disks: 1, Size: 10 * gib, Free: 9 * gib, MetadataSize: 100, MetadataFree: 90}}},
