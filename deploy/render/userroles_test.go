@@ -44,7 +44,7 @@ func TestUserRoles(t *testing.T) {
 	}
 	viewer := append(reading(read), "validatingadmissionpolicies: get")
 	slices.Sort(viewer)
-	operator := append(slices.Clone(viewer), "subjectaccessreviews: create")
+	operator := append(slices.Clone(viewer), "subjectaccessreviews: create", "persistentvolumeclaims: patch")
 	slices.Sort(operator)
 	want := map[string][]string{
 		"ClusterRole nodelvm-viewer": viewer, "Role nodelvm-viewer": {"pods/portforward: create"},
@@ -72,5 +72,15 @@ func TestUserRolesSwitchedOff(t *testing.T) {
 	values["userRoles"] = map[string]any{"enabled": false}
 	if found := userRoles(t, renderWith(t, values)); len(found) > 0 {
 		t.Errorf("roles %v", found)
+	}
+}
+
+// TestOperatorMovesNothing: without moves, the role for operators changes no claim.
+func TestOperatorMovesNothing(t *testing.T) {
+	values := everything(t)
+	values["move"] = map[string]any{"enabled": false}
+	rules := userRoles(t, renderWith(t, values))["ClusterRole nodelvm-operator"]
+	if len(rules) == 0 || slices.Contains(rules, "persistentvolumeclaims: patch") {
+		t.Errorf("nodelvm-operator allows %q", rules)
 	}
 }
