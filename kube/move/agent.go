@@ -259,11 +259,11 @@ func (a *Agent) advance(ctx context.Context, u unit) (again time.Duration) {
 		case done.do == wait && done.phase == "":
 			a.forgetPace(u)
 			return 0
-		case done.do == wait && done.phase == PhaseWaiting:
+		case done.do == wait && done.phase == api.MoveWaiting:
 			a.forgetPace(u)
 			a.refusals.Next(u.namespace+"/"+u.claim, a.now())
 			return lookLater
-		case done.do == wait && done.phase == PhaseMoved:
+		case done.do == wait && done.phase == api.MoveMoved:
 			return lookLater
 		case done.do == wait || done.do == receive:
 			return a.rest(u, done)
@@ -291,7 +291,7 @@ func (a *Agent) one(ctx context.Context, u unit) (step, error) {
 	}
 	err = a.take(ctx, v, s)
 	if s.do == hold && lvm.KindOf(err) == lvm.KindInUse { // the kubelet unmounts a volume after the end of its pod
-		s, err = waiting(PhaseStopping, err.Error()), nil
+		s, err = waiting(api.MoveStopping, err.Error()), nil
 	}
 	a.tell(ctx, v, s, err)
 	if err != nil {

@@ -129,12 +129,12 @@ func TestStopping(t *testing.T) {
 	p.startPod("db-0")
 	p.rest()
 	u := unit{namespace: "ns", claim: "data", volume: "pvc-uid-data"}
-	if p.status("data").Phase != PhaseStopping {
+	if p.status("data").Phase != api.MoveStopping {
 		t.Errorf("%+v", p.status("data"))
 	}
 	delete(p.pods, "db-0") // its volumes are still mounted
 	s, err := p.agents["node-1"].one(t.Context(), u)
-	if err != nil || s.phase != PhaseStopping || s.warn || !strings.Contains(s.why, "is open") {
+	if err != nil || s.phase != api.MoveStopping || s.warn || !strings.Contains(s.why, "is open") {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if again := p.agents["node-1"].advance(t.Context(), u); again != lookSoon {
@@ -155,7 +155,7 @@ func TestCancelledIsSaid(t *testing.T) {
 	p.rest()
 	p.expect("node-1")
 	for _, claim := range []string{"data", "wal"} {
-		if s := p.status(claim); s.Phase != PhaseCancelled || !strings.Contains(s.Message, "stays on node node-1") {
+		if s := p.status(claim); s.Phase != api.MoveCancelled || !strings.Contains(s.Message, "stays on node node-1") {
 			t.Errorf("the status of %s is %+v", claim, s)
 		}
 	}
@@ -169,7 +169,7 @@ func TestNextPhaseIsSaidAtOnce(t *testing.T) {
 		continue // the clock stands still
 	}
 	for _, claim := range []string{"data", "wal"} {
-		if s := p.status(claim); s.Phase != PhaseCopying || !strings.Contains(s.Message, "waits for node node-2") {
+		if s := p.status(claim); s.Phase != api.MoveCopying || !strings.Contains(s.Message, "waits for node node-2") {
 			t.Errorf("the status of %s is %+v", claim, s)
 		}
 	}

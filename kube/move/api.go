@@ -127,11 +127,3 @@ func (s server) PatchClaim(ctx context.Context, claim *corev1.PersistentVolumeCl
 	_, err := s.Client.PatchClaim(ctx, claim, subresource, p)
 	return err
 }
-
-// Status is the text of the claim's annotation api.AnnotationMoveStatus.
-type Status = api.MoveStatus
-
-// ParseStatus decodes a claim's status; false: it has none, or it is not one.
-func ParseStatus(claim *corev1.PersistentVolumeClaim) (s Status, ok bool) {
-	return api.MoveStatusOf(claim.Annotations)
-}

@@ -20,7 +20,7 @@ func decide(v *view, grace time.Duration) step {
 	case v.local == nil:
 		return v.beginReceiving()
 	case v.rec != nil && v.rec.From != v.node && v.rec.To != v.node:
-		return blocked(PhaseWaiting, fmt.Sprintf("logical volume %s moves from node %s to node %s, and its node is called %s now: give it its name again", v.local.ID, v.rec.From, v.rec.To, v.node))
+		return blocked(api.MoveWaiting, fmt.Sprintf("logical volume %s moves from node %s to node %s, and its node is called %s now: give it its name again", v.local.ID, v.rec.From, v.rec.To, v.node))
 	case v.local.State == stateReceiving:
 		return v.receiving()
 	case v.local.State == stateReceived:
@@ -40,18 +40,18 @@ func decide(v *view, grace time.Duration) step {
 // begin is the source's first step: nothing is noted yet.
 func (v *view) begin() step {
 	if v.refused != nil {
-		return blocked(PhaseWaiting, v.refused.Error())
+		return blocked(api.MoveWaiting, v.refused.Error())
 	}
 	if v.fresh == nil {
 		return waiting("", "") // the claim's volume is not on this node
 	}
-	return step{do: note, phase: PhasePreparing}
+	return step{do: note, phase: api.MovePreparing}
 }
 
 // leaving is the source's step while its volume is the user's.
 func (v *view) leaving() step {
 	if v.rec == nil {
-		return blocked(PhaseWaiting, fmt.Sprintf("logical volume %s is held for a move, but its tags do not say which. Compare them with lvs -o lv_tags", v.local.ID))
+		return blocked(api.MoveWaiting, fmt.Sprintf("logical volume %s is held for a move, but its tags do not say which. Compare them with lvs -o lv_tags", v.local.ID))
 	}
 	switched := slices.ContainsFunc(v.members, func(m *member) bool { return m.local != nil && m.local.State == stateMoved })
 	if !switched && slices.ContainsFunc(v.members, func(m *member) bool { return m.cancelled }) {
@@ -59,7 +59,7 @@ func (v *view) leaving() step {
 	}
 	switch shapeOf(v.pv, v.rec.From, v.rec.Handle) {
 	case absent:
-		return step{do: createParked, phase: PhasePreparing}
+		return step{do: createParked, phase: api.MovePreparing}
 	case plain:
 		return v.park()
 	case foreign:
@@ -67,10 +67,10 @@ func (v *view) leaving() step {
 	case parked:
 	}
 	if v.pv.DeletionTimestamp != nil { // deleted by another client: the next step creates it again
-		return step{do: dropFinalizers, phase: PhasePreparing}
+		return step{do: dropFinalizers, phase: api.MovePreparing}
 	}
 	if v.claim != nil && !isBound(v.claim, v.pv) {
-		return step{do: poke, phase: PhasePreparing}
+		return step{do: poke, phase: api.MovePreparing}
 	}
 	return v.copying()
 }
@@ -80,13 +80,13 @@ func (v *view) park() step {
 	missing := v.without(func(m *member) bool { return m.rec != nil })
 	switch {
 	case missing != "" && v.pv.DeletionTimestamp == nil:
-		return waiting(PhasePreparing, "waits until the move of "+missing+" begins")
+		return waiting(api.MovePreparing, "waits until the move of "+missing+" begins")
 	case !v.annotated():
-		return step{do: annotate, phase: PhasePreparing}
+		return step{do: annotate, phase: api.MovePreparing}
 	case v.pv.DeletionTimestamp == nil:
-		return step{do: deleteVolume, phase: PhasePreparing}
+		return step{do: deleteVolume, phase: api.MovePreparing}
 	}
-	return step{do: dropFinalizers, phase: PhasePreparing}
+	return step{do: dropFinalizers, phase: api.MovePreparing}
 }
 
 // annotated reports whether the PersistentVolume has the record and is retained, so that its deletion cannot delete the volume.
@@ -100,33 +100,33 @@ func (v *view) copying() step {
 	if missing := v.without(func(m *member) bool {
 		return m.local != nil && m.local.State == stateMoved || m.shape() == parked && (m.bound || m.cancelled)
 	}); missing != "" {
-		return waiting(PhasePreparing, "waits until the PersistentVolume of "+missing+" is parked")
+		return waiting(api.MovePreparing, "waits until the PersistentVolume of "+missing+" is parked")
 	}
 	if v.local.State == lvm.StateReady {
 		return v.stop()
 	}
 	if v.offer == nil {
-		return waiting(PhaseCopying, fmt.Sprintf("logical volume %s cannot be offered: %v", v.local.ID, v.held))
+		return waiting(api.MoveCopying, fmt.Sprintf("logical volume %s cannot be offered: %v", v.local.ID, v.held))
 	}
 	if o, ok := offered(v.pv); !ok || o.Move != v.offer.Move || string(o.Text) != string(v.offer.Text) {
-		return step{do: publishOffer, phase: PhaseCopying}
+		return step{do: publishOffer, phase: api.MoveCopying}
 	}
 	missing := v.without(func(m *member) bool {
 		return m.local != nil && (m.local.State == stateMoved || m.local.State == stateMoving && m.pv != nil && answered(m.pv).Received == m.local.Move)
 	})
 	if missing == "" {
-		return step{do: handOver, phase: PhaseSwitching}
+		return step{do: handOver, phase: api.MoveSwitching}
 	}
 	a := answered(v.pv)
 	switch {
 	case a.Problem != "":
-		return blocked(PhaseCopying, a.Problem)
+		return blocked(api.MoveCopying, a.Problem)
 	case a == (Answer{}):
-		return waiting(PhaseCopying, "waits for node "+v.rec.To+", which has not answered yet")
+		return waiting(api.MoveCopying, "waits for node "+v.rec.To+", which has not answered yet")
 	case a.Received == v.local.Move:
-		return waiting(PhaseCopying, "is copied; waits for "+missing)
+		return waiting(api.MoveCopying, "is copied; waits for "+missing)
 	}
-	return waiting(PhaseCopying, fmt.Sprintf("%s of %s are copied to node %s", a.Done, a.Total, v.rec.To))
+	return waiting(api.MoveCopying, fmt.Sprintf("%s of %s are copied to node %s", a.Done, a.Total, v.rec.To))
 }
 
 // stop waits until no pod uses the volume, and holds it.
@@ -136,20 +136,20 @@ func (v *view) stop() step {
 			return v.waitForPod(p)
 		}
 	}
-	return step{do: hold, phase: PhaseCopying}
+	return step{do: hold, phase: api.MoveCopying}
 }
 
 func (v *view) waitForPod(p podUse) step {
 	if p.deleted {
-		return waiting(PhaseStopping, fmt.Sprintf("waits until pod %s has ended on node %s", p.name, v.node))
+		return waiting(api.MoveStopping, fmt.Sprintf("waits until pod %s has ended on node %s", p.name, v.node))
 	}
-	return blocked(PhaseStopping, fmt.Sprintf("pod %s still uses the volume on node %s: delete it (kubectl -n %s delete pod %s). A pod that replaces it waits until the volume is on node %s",
+	return blocked(api.MoveStopping, fmt.Sprintf("pod %s still uses the volume on node %s: delete it (kubectl -n %s delete pod %s). A pod that replaces it waits until the volume is on node %s",
 		p.name, v.node, v.rec.Namespace, p.name, v.rec.To))
 }
 
 // goBack undoes what the source did: the move is cancelled.
 func (v *view) goBack() step {
-	const phase = PhaseCancelled
+	const phase = api.MoveCancelled
 	switch shapeOf(v.pv, v.rec.From, v.rec.Handle) {
 	case absent:
 		return step{do: createSource, phase: phase}
@@ -177,7 +177,7 @@ func (v *view) goBack() step {
 
 // moved is the source's step after the switch: only forward.
 func (v *view) moved(grace time.Duration) step {
-	const phase = PhaseSwitching
+	const phase = api.MoveSwitching
 	if v.rec == nil {
 		return waiting(phase, fmt.Sprintf("logical volume %s was handed over, but its tags do not say to which node", v.local.ID))
 	}
@@ -213,11 +213,11 @@ func (v *view) formerCopy(grace time.Duration) step {
 		return waiting("", "")
 	}
 	if v.claim.Annotations[api.AnnotationMoveFinish] == v.node {
-		return step{do: remove, phase: PhaseMoved}
+		return step{do: remove, phase: api.MoveMoved}
 	}
 	for _, p := range v.users { // on another node than the volume's they prove nothing
 		if p.node == pending.NodeOf(pv) && !p.since.IsZero() && v.now.Sub(p.since) >= grace {
-			return step{do: remove, phase: PhaseMoved}
+			return step{do: remove, phase: api.MoveMoved}
 		}
 	}
 	if wants(v.claim) != v.node {
@@ -225,14 +225,14 @@ func (v *view) formerCopy(grace time.Duration) step {
 	}
 	v.refused = fmt.Errorf("node %s still has the copy from which this volume moved away: set the claim's annotation %s=%s to delete it", v.node, api.AnnotationMoveFinish, v.node)
 	if v.incoming() != nil && v.pv.Annotations[api.AnnotationMoveAnswer] != v.answer().text() {
-		return step{do: answer, phase: PhaseWaiting}
+		return step{do: answer, phase: api.MoveWaiting}
 	}
-	return blocked(PhaseWaiting, v.refused.Error())
+	return blocked(api.MoveWaiting, v.refused.Error())
 }
 
 // foreignVolume is the step for a PersistentVolume that is not the source's although its volume is the user's.
 func (v *view) foreignVolume() step {
-	return blocked(PhasePreparing, fmt.Sprintf("PersistentVolume %s is not that of logical volume %s on node %s, which has the data: another client changed it. Correct it, or delete it, and this node creates it again",
+	return blocked(api.MovePreparing, fmt.Sprintf("PersistentVolume %s is not that of logical volume %s on node %s, which has the data: another client changed it. Correct it, or delete it, and this node creates it again",
 		v.pv.Name, v.local.ID, v.node))
 }
 

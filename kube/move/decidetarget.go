@@ -44,17 +44,17 @@ func (v *view) beginReceiving() step {
 // receiving is the target's step while its copy is incomplete. An incomplete copy is never the user's volume.
 func (v *view) receiving() step {
 	if v.pv == nil && v.claim != nil {
-		return waiting(PhaseCopying, "waits for the PersistentVolume")
+		return waiting(api.MoveCopying, "waits for the PersistentVolume")
 	}
 	r := v.incoming()
 	if r == nil {
 		return v.unwanted()
 	}
 	if v.rec == nil || v.rec.text() != r.text() {
-		return step{do: note, phase: PhaseCopying}
+		return step{do: note, phase: api.MoveCopying}
 	}
 	if _, ok := offered(v.pv); !ok {
-		return waiting(PhaseCopying, "waits for the offer")
+		return waiting(api.MoveCopying, "waits for the offer")
 	}
 	return v.receiveOrAnswer()
 }
@@ -62,50 +62,50 @@ func (v *view) receiving() step {
 // receiveOrAnswer publishes this process's key and the progress; else the copy continues.
 func (v *view) receiveOrAnswer() step {
 	if v.pv.Annotations[api.AnnotationMoveAnswer] != v.answer().text() {
-		return step{do: answer, phase: PhaseCopying}
+		return step{do: answer, phase: api.MoveCopying}
 	}
-	return step{do: receive, phase: PhaseCopying}
+	return step{do: receive, phase: api.MoveCopying}
 }
 
 // unwanted discards a copy that is not the user's volume, if that is sure: the PersistentVolume is the source's and does not offer this hold to
 // this node, so the source did not hand it over. Without a PersistentVolume the claim must be gone, too.
 func (v *view) unwanted() step {
 	if v.pv == nil && v.claim == nil {
-		return step{do: discard, phase: PhaseCancelled}
+		return step{do: discard, phase: api.MoveCancelled}
 	}
 	if v.pv == nil || v.pv.DeletionTimestamp != nil || v.pv.Spec.CSI == nil || v.pv.Spec.CSI.VolumeHandle == v.local.ID.String() {
-		return waiting(PhaseCopying, "waits for the PersistentVolume")
+		return waiting(api.MoveCopying, "waits for the PersistentVolume")
 	}
 	if v.local.State == stateReceived && v.pv.Annotations[api.AnnotationMovingTo] == v.node {
-		return waiting(PhaseCopying, "waits for the source") // the claim may change its mind; the source decides
+		return waiting(api.MoveCopying, "waits for the source") // the claim may change its mind; the source decides
 	}
-	return step{do: discard, phase: PhaseCancelled}
+	return step{do: discard, phase: api.MoveCancelled}
 }
 
 // received is the target's step with a complete copy.
 func (v *view) received() step {
 	if v.rec != nil && v.rec.Confirmed != "" {
-		return step{do: finish, phase: PhaseSwitching}
+		return step{do: finish, phase: api.MoveSwitching}
 	}
 	if r := v.incoming(); r != nil && (v.rec == nil || v.rec.text() != r.text()) {
-		return step{do: note, phase: PhaseCopying}
+		return step{do: note, phase: api.MoveCopying}
 	}
 	if v.pv == nil || v.rec == nil || v.pv.Annotations[api.AnnotationMovingTo] != v.node || v.pv.Spec.CSI == nil || v.pv.Spec.CSI.VolumeHandle != v.rec.Handle {
 		return v.unwanted()
 	}
 	if v.pv.Annotations[api.AnnotationHandedOver] == v.local.Move {
-		return step{do: confirm, phase: PhaseSwitching}
+		return step{do: confirm, phase: api.MoveSwitching}
 	}
 	if v.incoming() == nil {
-		return waiting(PhaseCopying, "waits for the source")
+		return waiting(api.MoveCopying, "waits for the source")
 	}
 	if o, ok := offered(v.pv); ok && o.Move != v.local.Move {
-		return step{do: receive, phase: PhaseCopying} // held again: the copy is worthless
+		return step{do: receive, phase: api.MoveCopying} // held again: the copy is worthless
 	}
 	if v.pv.Annotations[api.AnnotationMoveAnswer] != v.answer().text() {
-		return step{do: answer, phase: PhaseCopying}
+		return step{do: answer, phase: api.MoveCopying}
 	}
-	return waiting(PhaseCopying, "is copied; waits for the source")
+	return waiting(api.MoveCopying, "is copied; waits for the source")
 }
 
 // answer is what this node says of the offer.
@@ -145,7 +145,7 @@ func cut(text string) string {
 
 // finished is the target's step when its volume is the user's, until the objects say so.
 func (v *view) finished() step {
-	const phase = PhaseSwitching
+	const phase = api.MoveSwitching
 	if v.rec.Confirmed == "" {
 		return blocked(phase, fmt.Sprintf("logical volume %s is ready, but its tags do not say that node %s handed it over", v.local.ID, v.rec.From))
 	}
@@ -164,7 +164,7 @@ func (v *view) finished() step {
 	case isMarked(v.pv) || v.pv.Spec.PersistentVolumeReclaimPolicy != v.rec.Policy:
 		return step{do: restore, phase: phase}
 	}
-	return step{do: forget, phase: PhaseMoved, why: fmt.Sprintf("the volume is on node %s now; node %s keeps its former copy until a pod has used the volume here for some time, or the claim's annotation %s names that node", v.node, v.rec.From, api.AnnotationMoveFinish)}
+	return step{do: forget, phase: api.MoveMoved, why: fmt.Sprintf("the volume is on node %s now; node %s keeps its former copy until a pod has used the volume here for some time, or the claim's annotation %s names that node", v.node, v.rec.From, api.AnnotationMoveFinish)}
 }
 
 func named(class *string) string {
@@ -177,9 +177,9 @@ func named(class *string) string {
 // takeOver tells the source, whose PersistentVolume still exists, that this node has the volume.
 func (v *view) takeOver() step {
 	if v.pv.Annotations[api.AnnotationMovingTo] == v.node && answered(v.pv).Confirmed != v.rec.Confirmed {
-		return step{do: answer, phase: PhaseSwitching}
+		return step{do: answer, phase: api.MoveSwitching}
 	}
-	return waiting(PhaseSwitching, fmt.Sprintf("waits until node %s deletes PersistentVolume %s", v.rec.From, v.pv.Name))
+	return waiting(api.MoveSwitching, fmt.Sprintf("waits until node %s deletes PersistentVolume %s", v.rec.From, v.pv.Name))
 }
 
 // rebuildsParked compares the record with the parked PersistentVolume.

@@ -313,8 +313,8 @@ func (p *inSteps) expectHeldBack(problem string) {
 	p.expect("node-1")
 }
 
-func (p *inSteps) status(claim string) Status {
-	s, _ := ParseStatus(p.claims[claim])
+func (p *inSteps) status(claim string) api.MoveStatus {
+	s, _ := api.MoveStatusOf(p.claims[claim].Annotations)
 	return s
 }
 
@@ -518,7 +518,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("step %+v, %v; want one that says %q", s, err, c.want)
 			}
 			if strings.HasPrefix(c.name, "sibling") || c.name == "no such node" {
-				if got := p.status("data"); got.Phase != PhaseWaiting || !strings.Contains(got.Message, c.want) {
+				if got := p.status("data"); got.Phase != api.MoveWaiting || !strings.Contains(got.Message, c.want) {
 					t.Errorf("the status is %+v", got)
 				}
 			}
@@ -553,7 +553,7 @@ func TestEphemeralSibling(t *testing.T) {
 	p.reconcile()
 	p.startPod("db-0")
 	p.rest()
-	if !isParked(p.pvs["pvc-uid-data"]) || p.status("data").Phase != PhaseStopping {
+	if !isParked(p.pvs["pvc-uid-data"]) || p.status("data").Phase != api.MoveStopping {
 		t.Errorf("the move waits for a claim that is deleted with the pod: %+v", p.status("data"))
 	}
 	p.stopPod("db-0", false)

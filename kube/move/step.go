@@ -1,7 +1,5 @@
 package move
 
-import "github.com/nodelvm/nodelvm/api"
-
 // action is one request to the API server, or one call of the engine.
 type action string
 
@@ -43,17 +41,6 @@ type step struct {
 	warn  bool   // of wait: a user has to do something
 	phase string // for the status
 }
-
-// Phases of a move, as the claim's status annotation has them.
-const (
-	PhaseWaiting   = api.MoveWaiting
-	PhasePreparing = api.MovePreparing
-	PhaseStopping  = api.MoveStopping
-	PhaseCopying   = api.MoveCopying
-	PhaseSwitching = api.MoveSwitching
-	PhaseMoved     = api.MoveMoved
-	PhaseCancelled = api.MoveCancelled
-)
 
 func waiting(phase, why string) step { return step{do: wait, phase: phase, why: why} }
 

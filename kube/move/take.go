@@ -158,13 +158,13 @@ func (a *Agent) patchClaim(ctx context.Context, v *view, s step, annotations map
 
 // status is the text of the status annotation. The time makes each one another: any change of a claim makes Kubernetes bind it at once.
 func (a *Agent) status(v *view, s step) string {
-	st := Status{Phase: s.phase, Message: cut(s.why), Time: a.now().UTC().Format(time.RFC3339Nano)}
+	st := api.MoveStatus{Phase: s.phase, Message: cut(s.why), Time: a.now().UTC().Format(time.RFC3339Nano)}
 	if r := v.either(); r != nil {
 		st.From, st.To = r.From, r.To
 	} else {
 		st.From, st.To = a.node, wants(v.claim)
 	}
-	if s.phase == PhaseCopying && v.pv != nil {
+	if s.phase == api.MoveCopying && v.pv != nil {
 		p := answered(v.pv)
 		st.Done, st.Total = int64(p.Done), int64(p.Total)
 	}

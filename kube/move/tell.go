@@ -62,9 +62,9 @@ func (a *Agent) event(ctx context.Context, v *view, s step) {
 	switch {
 	case s.warn:
 		n.Kind, n.Reason = corev1.EventTypeWarning, api.ReasonVolumeMoveWaiting
-	case s.phase == PhaseMoved && s.do == forget:
+	case s.phase == api.MoveMoved && s.do == forget:
 		n.Reason = api.ReasonVolumeMoved
-	case s.phase == PhaseCancelled && s.do == forget:
+	case s.phase == api.MoveCancelled && s.do == forget:
 		n.Reason = api.ReasonVolumeMoveCancelled
 	case s.why == "":
 		return

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/kube/move"
 	"github.com/nodelvm/nodelvm/test/cluster"
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
@@ -115,7 +114,7 @@ func reach(ctx context.Context, env *scenario.Environment, phase, words string) 
 			if err != nil {
 				return err
 			}
-			if s, _ := move.ParseStatus(c); s.Phase != phase || !strings.Contains(s.Message, words) {
+			if s, _ := api.MoveStatusOf(c.Annotations); s.Phase != phase || !strings.Contains(s.Message, words) {
 				return fmt.Errorf("claim %s is %+v, not %s (%q)%s", claim, s, phase, words, env.LastEvents(ctx, claim))
 			}
 			return nil
@@ -134,13 +133,13 @@ func (m *database) cancelled(ctx context.Context, env *scenario.Environment) err
 	if err := request(ctx, env, api.AnnotationMoveTo, there); err != nil {
 		return err
 	}
-	if err := reach(ctx, env, move.PhaseStopping, "pod "+pod+" still uses the volume"); err != nil {
+	if err := reach(ctx, env, api.MoveStopping, "pod "+pod+" still uses the volume"); err != nil {
 		return err
 	}
 	if err := request(ctx, env, api.AnnotationMoveTo, none); err != nil {
 		return err
 	}
-	if err := reach(ctx, env, move.PhaseCancelled, "the volume stays on node "+here); err != nil {
+	if err := reach(ctx, env, api.MoveCancelled, "the volume stays on node "+here); err != nil {
 		return err
 	}
 	if err := cluster.Eventually(ctx, func() error { return areOn(ctx, env, here) }); err != nil {
@@ -163,7 +162,7 @@ func (m *database) moves(from, to string) func(context.Context, *scenario.Enviro
 		if err := request(ctx, env, api.AnnotationMoveTo, to); err != nil {
 			return err
 		}
-		if err := reach(ctx, env, move.PhaseStopping, "pod "+pod+" still uses the volume"); err != nil {
+		if err := reach(ctx, env, api.MoveStopping, "pod "+pod+" still uses the volume"); err != nil {
 			return err
 		}
 		begin, watch, err := m.stopUnderLoad(ctx, env)

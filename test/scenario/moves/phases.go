@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nodelvm/nodelvm/kube/move"
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/test/cluster"
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
@@ -36,7 +36,7 @@ func watchPhases(ctx context.Context, env *scenario.Environment) (func() string,
 				if err != nil {
 					continue
 				}
-				if s, ok := move.ParseStatus(c); ok && s.Phase != last[claim] {
+				if s, ok := api.MoveStatusOf(c.Annotations); ok && s.Phase != last[claim] {
 					last[claim] = s.Phase
 					all = append(all, phase{claim, s.Phase, time.Now()})
 				}
@@ -65,7 +65,7 @@ func describe(all []phase, begin time.Time) string {
 			first[p.name] = p.from
 		}
 	}
-	if copying, switching := first[move.PhaseCopying], first[move.PhaseSwitching]; !copying.IsZero() && switching.After(copying) {
+	if copying, switching := first[api.MoveCopying], first[api.MoveSwitching]; !copying.IsZero() && switching.After(copying) {
 		parts = append(parts, fmt.Sprintf("%.0f MiB/s with zeros", mib/switching.Sub(copying).Seconds()))
 	}
 	return strings.Join(parts, ", ")
