@@ -12,7 +12,7 @@ func TestVolumeOfAnotherNodeIsNotFound(t *testing.T) {
 	for kind, want := range map[lvm.Kind]lvm.Kind{
 		lvm.KindNotLocal: lvm.KindNotFound, lvm.KindNotManaged: lvm.KindNotFound, lvm.KindBusy: lvm.KindBusy, lvm.KindConflict: lvm.KindConflict,
 	} {
-		if got := lvm.KindOf(s.existing(lvm.Errorf(kind, "x"))); got != want {
+		if got := lvm.KindOf(existing(s.node, lvm.Errorf(kind, "x"))); got != want {
 			t.Errorf("kind %v: answered as %v, want %v", kind, got, want)
 		}
 	}

@@ -22,7 +22,7 @@ func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.Controller
 	}
 	volume, err := extend(ctx, id, required, limit)
 	if err != nil {
-		return nil, s.existing(err)
+		return nil, existing(s.node, err)
 	}
 	return &csi.ControllerExpandVolumeResponse{
 		CapacityBytes:         int64(volume.Size),

@@ -57,7 +57,7 @@ func (s *GroupServer) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.Cr
 	}
 	made, err := s.snapshots.CreateGroupSnapshot(ctx, spec, s.prepare)
 	if err != nil {
-		return nil, s.existing(err)
+		return nil, existing(s.node, err)
 	}
 	return &csi.CreateVolumeGroupSnapshotResponse{GroupSnapshot: s.reply(made)}, nil
 }
@@ -114,7 +114,7 @@ func (s *GroupServer) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVo
 	}
 	found, err := s.snapshots.LookupGroupSnapshot(ctx, id)
 	if err != nil {
-		return nil, s.existing(err)
+		return nil, existing(s.node, err)
 	}
 	if err := checkMembers(found, req.GetSnapshotIds()); err != nil {
 		return nil, err
@@ -148,14 +148,6 @@ func checkMembers(found lvm.GroupSnapshot, handles []string) error {
 		return lvm.Errorf(lvm.KindInvalid, "group snapshot %s does not have the snapshots of the request: it has %s", found.ID, strings.Join(want, ", "))
 	}
 	return nil
-}
-
-// existing replaces "not on this node" with lvm.KindNotFound.
-func (s *GroupServer) existing(err error) error {
-	if kind := lvm.KindOf(err); kind == lvm.KindNotLocal || kind == lvm.KindNotManaged {
-		return lvm.Errorf(lvm.KindNotFound, "node %s: %w", s.node, err)
-	}
-	return err
 }
 
 // reply describes a group snapshot to the caller.

@@ -32,7 +32,7 @@ func (s *Server) ControllerGetVolumeHealth(ctx context.Context, req *csi.Control
 	health := csihealth.Volume(id, found.Conditions)
 	if len(health.GetHealthStatuses()) == 0 && !found.Volumes[id] { // it may be new; one whose group is lost has a status
 		if _, err := s.volumes.Lookup(ctx, id); err != nil {
-			return nil, s.existing(err)
+			return nil, existing(s.node, err)
 		}
 	}
 	return &csi.ControllerGetVolumeHealthResponse{VolumeHealth: health}, nil

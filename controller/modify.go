@@ -36,7 +36,7 @@ func (s *Server) ControllerModifyVolume(ctx context.Context, req *csi.Controller
 		return nil, err
 	}
 	if _, err := s.limits.SetLimits(ctx, id, "", limits); err != nil {
-		return nil, s.existing(err)
+		return nil, existing(s.node, err)
 	}
 	return &csi.ControllerModifyVolumeResponse{}, nil
 }

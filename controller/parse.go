@@ -1,11 +1,16 @@
 package controller
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -133,4 +138,100 @@ func parseSize(size *csi.CapacityRange) (required, limit lvm.Bytes, err error) {
 		return 0, 0, lvm.Errorf(lvm.KindInvalid, "the required size of %d bytes is over the request's own limit of %d bytes", required, limit)
 	}
 	return required, limit, nil
+}
+
+// parameters are the parsed parameters of a StorageClass.
+type parameters struct {
+	class lvm.Class // absent parameters are zero, except the layout; package lvm has the defaults
+	mkfs  string    // not yet checked: the file system determines which options are allowed
+}
+
+// parseParameters parses the parameters of a StorageClass. lvm.KindInvalid: an unknown key or value, so that the user learns of
+// a typo. Package lvm checks which parameters a layout has.
+func parseParameters(values map[string]string) (parameters, error) {
+	p := parameters{class: lvm.Class{Layout: lvm.LayoutLinear}, mkfs: values[api.ParameterMkfsOptions]}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		known, is := lvm.FindParameter(key)
+		switch {
+		case is:
+			if err := known.Parse(&p.class, values[key]); err != nil {
+				return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass' parameter %s is %q; %w", key, values[key], err)
+			}
+		case !strings.HasPrefix(key, api.ParameterPrefix):
+			return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass has the unknown parameter %q%s; known are %s",
+				key, lvm.DidYouMean(key), strings.Join(slices.Sorted(slices.Values(lvm.ParameterNames())), ", "))
+		}
+	}
+	if p.class.Group == "" {
+		return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass does not name a volume group; "+
+			"set the parameter %s to a volume group's name, or to \"@tag\" for any group with that LVM tag", api.ParameterVolumeGroup)
+	}
+	return p, nil
+}
+
+// claimOf returns the volume's claim, if the provisioner passes it (--extra-create-metadata).
+func claimOf(values map[string]string) string {
+	namespace, name := values[api.ParameterClaimNamespace], values[api.ParameterClaimName]
+	if namespace == "" || name == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s/%s", namespace, name)
+}
+
+// parseSource returns the source of a volume; the zero ID for an empty volume. lvm.KindNotFound: the handle is none that this
+// driver can have given to a snapshot or a volume.
+func parseSource(source *csi.VolumeContentSource) (lvm.ID, error) {
+	switch {
+	case source == nil:
+		return lvm.ID{}, nil
+	case source.GetSnapshot() != nil:
+		return parseSnapshot(source.GetSnapshot().GetSnapshotId())
+	case source.GetVolume() != nil:
+		id, err := lvm.ParseID(source.GetVolume().GetVolumeId())
+		if err != nil || id.IsSnapshot() {
+			return lvm.ID{}, lvm.Errorf(lvm.KindNotFound, "there is no volume %q to clone; no volume of this driver has such a handle", source.GetVolume().GetVolumeId())
+		}
+		return id, nil
+	}
+	return lvm.ID{}, lvm.Errorf(lvm.KindInvalid, "the request has a volume_content_source of an unknown kind; it can be a snapshot or a volume")
+}
+
+// parseSnapshot parses a snapshot's handle. lvm.KindNotFound: no snapshot can have it.
+func parseSnapshot(handle string) (lvm.ID, error) {
+	id, err := lvm.ParseID(handle)
+	if err != nil || !id.IsSnapshot() {
+		return lvm.ID{}, lvm.Errorf(lvm.KindNotFound, "there is no snapshot %q; no snapshot of this driver has such a handle", handle)
+	}
+	return id, nil
+}
+
+// ParseClass parses the parameters of a StorageClass object as CreateVolume does; checkFileSystem is as in Config.
+// lvm.KindInvalid: no node can ever create a volume with them.
+func ParseClass(parameters map[string]string, checkFileSystem func(fsType, mkfsOptions string) error) (lvm.Class, error) {
+	p, err := parseParameters(parameters)
+	if err == nil {
+		err = checkSecrets(p.class, parameters)
+	}
+	if err == nil {
+		err = checkFileSystem(cmp.Or(parameters[api.ParameterFSType], api.DefaultFSType), p.mkfs)
+	}
+	return p.class, err
+}
+
+// checkSecrets checks that the class of encrypted volumes names the Secrets with their keys. csi-provisioner does not pass
+// these parameters to CreateVolume.
+func checkSecrets(class lvm.Class, parameters map[string]string) error {
+	if class.Encryption == lvm.EncryptionNone {
+		return nil
+	}
+	for _, needed := range []struct{ key, without string }{
+		{api.ParameterStageSecretName, "no volume of the class can be used"}, {api.ParameterStageSecretNamespace, "no volume of the class can be used"},
+		{api.ParameterExpandSecretName, "its volumes cannot be expanded while they are in use"}, {api.ParameterExpandSecretNamespace, "its volumes cannot be expanded while they are in use"},
+	} {
+		if parameters[needed.key] == "" {
+			return lvm.Errorf(lvm.KindInvalid, "the StorageClass asks for %s: %s, and lacks the parameter %s: without it the kubelet passes no key to the driver, and %s (docs/howto/encryption.md)",
+				api.ParameterEncryption, class.Encryption, needed.key, needed.without)
+		}
+	}
+	return nil
 }

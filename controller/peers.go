@@ -36,7 +36,7 @@ func (s *Server) createWithPeers(ctx context.Context, spec lvm.Spec) (lvm.Volume
 	peers := s.specsOf(spec, claims)
 	volume, err := s.volumes.CreateWithPeers(ctx, spec, peers)
 	switch {
-	case err == nil:
+	case err == nil && claims.PodUID != "":
 		s.refusals.forget(claims.PodUID)
 	case lvm.KindOf(err) == lvm.KindInsufficientCapacity && len(claims.Claims) > 0:
 		err = lvm.Errorf(lvm.KindInsufficientCapacity, "%s claims %s on one node: %w", needOf(claims), namesOf(spec, claims), err)
@@ -230,4 +230,59 @@ func (s *Server) specOfClaim(c api.PodClaim, namespace string) (lvm.Spec, error)
 		spec.Required = lvm.ReplaySize(spec.Required)
 	}
 	return spec, nil
+}
+
+// claimKey returns the names and the UID of the claim of a volume, as methods of Cluster take them. The names are empty if the request does
+// not pass them.
+func claimKey(claim, volume string) (namespace, name, uid string) {
+	namespace, name, _ = strings.Cut(claim, "/")
+	return namespace, name, strings.TrimPrefix(volume, api.PrefixVolume)
+}
+
+// needOf returns the start of a sentence about what the pods need.
+func needOf(c api.PodClaims) string {
+	if len(c.Pods) == 1 {
+		return "pod " + c.Pods[0] + " needs"
+	}
+	return "pods " + strings.Join(c.Pods, " and ") + ", which share claims, need"
+}
+
+// unschedulable returns the start of a sentence about why the pods cannot run.
+func unschedulable(c api.PodClaims) string {
+	if len(c.Pods) == 1 {
+		return "pod " + c.Pods[0] + " cannot be scheduled"
+	}
+	return "pods " + strings.Join(c.Pods, " and ") + ", which share claims, cannot all be scheduled"
+}
+
+// namesOf names the pod's claims, including the requested one.
+func namesOf(spec lvm.Spec, claims api.PodClaims) string {
+	_, claim, _ := claimKey(spec.Claim, spec.Name)
+	names := []string{claim}
+	for _, c := range claims.Claims {
+		names = append(names, c.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " and ")
+}
+
+// FitTogether returns nil if this node has capacity for the volumes of all these claims of a pod, though csi-provisioner requests some of
+// them for other claims. If the error is lvm.KindInsufficientCapacity, GetCapacity keeps the pod away for some time, as in the cases of
+// createWithPeers. A claim with an invalid request does not count.
+func (s *Server) FitTogether(ctx context.Context, namespace, podUID string, claims []api.PodClaim) error {
+	var specs []lvm.Spec
+	for _, c := range claims {
+		if spec, err := s.specOfClaim(c, namespace); err == nil && !c.Bound {
+			specs = append(specs, spec)
+		}
+	}
+	if len(specs) < 2 {
+		return nil
+	}
+	err := s.volumes.Fits(ctx, specs)
+	var unplaceable *lvm.UnplaceableError
+	if lvm.KindOf(err) == lvm.KindInsufficientCapacity && errors.As(err, &unplaceable) {
+		s.refusals.add(podUID, specs[0], specs[1:], unplaceable.Spec)
+	}
+	return err
 }

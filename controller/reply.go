@@ -51,3 +51,18 @@ func snapshotReply(snapshot lvm.Snapshot, node string) *csi.Snapshot {
 	}
 	return reply
 }
+
+// contentSource is the inverse of parseSource; nil for an empty volume.
+func contentSource(source lvm.ID) *csi.VolumeContentSource {
+	switch {
+	case source == lvm.ID{}:
+		return nil
+	case source.IsSnapshot():
+		return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: source.String()},
+		}}
+	}
+	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
+		Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: source.String()},
+	}}
+}

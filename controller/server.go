@@ -17,6 +17,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/internal/csihealth"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -169,9 +170,29 @@ func (s *Server) here(err error) error {
 
 // existing replaces "not on this node" with lvm.KindNotFound, which the spec requires of calls that use a volume or a snapshot.
 // Only the calls that delete one must distinguish the two.
-func (s *Server) existing(err error) error {
+func existing(node string, err error) error {
 	if kind := lvm.KindOf(err); kind == lvm.KindNotLocal || kind == lvm.KindNotManaged {
-		return lvm.Errorf(lvm.KindNotFound, "node %s: %w", s.node, err)
+		return lvm.Errorf(lvm.KindNotFound, "node %s: %w", node, err)
 	}
 	return err
+}
+
+// Cluster is what this service needs of Kubernetes.
+type Cluster interface {
+	// Asked records the start of a request for a claim's volume, and answered its end.
+	Asked(namespace, claim string) (answered func())
+	// PodClaims returns the peers of a claim; without any, the zero value.
+	PodClaims(ctx context.Context, namespace, claim string) (api.PodClaims, error)
+	// Waiting reports whether a claim exists and has no volume. The service calls it often, so it answers from memory.
+	Waiting(namespace, claim, uid string) bool
+	// WaitingHere reports, from memory too, whether a claim waits for its volume and this node is its selected node.
+	WaitingHere(namespace, claim, uid string) bool
+	// MayRestore returns nil if the driver may restore this snapshot of the node for the claim. lvm.KindBusy: undecided, retry.
+	// lvm.KindInvalid, lvm.KindNotFound: it may not.
+	MayRestore(ctx context.Context, namespace, claim, uid string, of lvm.ID) error
+	// MayDelete returns nil if the driver may delete this volume or snapshot of the node. lvm.KindBusy: undecided, retry.
+	// lvm.KindConflict: a PersistentVolume or VolumeSnapshotContent needs it, other than the one that the caller deletes.
+	MayDelete(ctx context.Context, of lvm.ID) error
+	// Warn writes a warning event on the claim. It does not repeat one with the same reason while that event lasts.
+	Warn(ctx context.Context, namespace, claim, uid, reason, message string)
 }

@@ -15,7 +15,7 @@ import (
 // CreateSnapshot creates a snapshot of a volume of this node (CSI spec, "CreateSnapshot"); it is ready to use when the call
 // returns. lvm.KindInvalid: the volume's layout has no snapshots. lvm.KindExists: a snapshot of another volume has the name.
 // While an earlier call may have created a snapshot that the caller does not know of, every error is lvm.KindBusy
-// (snapshotoutcome.go).
+// (outcome.go).
 func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
 	return noted(s.snapshotOutcomes, req.GetName(), func() (*csi.CreateSnapshotResponse, error) {
 		snapshot, err := s.createSnapshot(ctx, req)
@@ -41,7 +41,7 @@ func (s *Server) createSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	}
 	defer end()
 	snapshot, err := s.snapshots.CreateSnapshot(ctx, spec)
-	return snapshot, s.existing(err)
+	return snapshot, existing(s.node, err)
 }
 
 func parseCreateSnapshot(req *csi.CreateSnapshotRequest) (lvm.SnapshotSpec, error) {
@@ -94,7 +94,7 @@ func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (
 	}
 	snapshot, err := s.snapshots.LookupSnapshot(ctx, id)
 	if err != nil {
-		return nil, s.existing(err)
+		return nil, existing(s.node, err)
 	}
 	return &csi.GetSnapshotResponse{Snapshot: snapshotReply(snapshot, s.node)}, nil
 }

@@ -25,7 +25,7 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 	}
 	volume, err := s.volumes.Lookup(ctx, id)
 	if err != nil {
-		return nil, s.existing(err)
+		return nil, existing(s.node, err)
 	}
 	if err := s.confirm(ctx, volume, req); err != nil {
 		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil //nolint:nilerr // the answer is in the reply

@@ -32,7 +32,7 @@ func codeIn(method string, kind lvm.Kind) codes.Code {
 	case method == csi.Node_NodeExpandVolume_FullMethodName && code == codes.FailedPrecondition:
 		return codes.Internal
 	case method == csi.Controller_CreateSnapshot_FullMethodName && code == codes.ResourceExhausted:
-		return codes.FailedPrecondition // the driver has proved that no snapshot exists (controller/snapshotoutcome.go)
+		return codes.FailedPrecondition // the driver has proved that no snapshot exists (controller/outcome.go)
 	}
 	return code
 }
