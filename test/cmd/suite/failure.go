@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The parts of an explanation, in lines: together less than 40.
@@ -21,24 +22,35 @@ func (p *part) explanation() string {
 		b.WriteString("| " + line + "\n")
 	}
 	b.WriteString("The whole log: " + p.log + "\n")
+	f := p.firstFailure()
+	if f == nil {
+		b.WriteString("To repeat the part: test/part.sh " + p.name + "\n")
+		return b.String()
+	}
+	b.WriteString("First failure: " + f.name + " of " + f.pkg + "\n")
+	for _, line := range f.output() {
+		b.WriteString("  " + line + "\n")
+	}
+	b.WriteString("To repeat it: " + f.repeat() + "\n")
+	return b.String()
+}
+
+// firstFailure returns the failure of all files of events that ended first, or nil. A test that runs others, with events of their own, fails after them.
+func (p *part) firstFailure() (first *failure) {
 	files, _ := filepath.Glob(p.results + "-*.json") // the pattern is good
 	for _, file := range files {
-		if f := firstFailure(file); f.name != "" {
-			b.WriteString("First failure: " + f.name + " of " + f.pkg + "\n")
-			for _, line := range f.output() {
-				b.WriteString("  " + line + "\n")
-			}
-			b.WriteString("To repeat it: " + repeat(strings.TrimSuffix(file, ".json")+".repeat", f) + "\n")
-			return b.String()
+		if f := firstFailure(file); f != nil && (first == nil || f.ended.Before(first.ended)) {
+			first = f
 		}
 	}
-	b.WriteString("To repeat the part: test/part.sh " + p.name + "\n")
-	return b.String()
+	return first
 }
 
 // failure is a failed test without failed subtests, and what it printed.
 type failure struct {
+	file      string // of its events
 	pkg, name string
+	ended     time.Time
 	text      strings.Builder
 }
 
@@ -50,18 +62,19 @@ func firstFailure(file string) *failure {
 	err := readEvents(file, func(e event) {
 		at := [2]string{e.Package, e.Test}
 		if texts[at] == nil {
-			texts[at] = &failure{pkg: e.Package, name: e.Test}
+			texts[at] = &failure{file: file, pkg: e.Package, name: e.Test}
 		}
 		texts[at].text.WriteString(e.Output)
 		if first == nil && e.Action == "fail" {
 			first = texts[at]
+			first.ended = e.Time
 			if first.name == "" {
 				first.name = "the package"
 			}
 		}
 	})
 	if first == nil || err != nil && first.name == "" {
-		return &failure{}
+		return nil
 	}
 	return first
 }
@@ -78,9 +91,9 @@ func (f *failure) output() []string {
 	return lines[max(0, len(lines)-outputLines):]
 }
 
-// repeat completes the command in a file, in which RUN and PACKAGE are replaced.
-func repeat(file string, f *failure) string {
-	command := strings.TrimSpace(readText(file))
+// repeat completes the command in the file beside the events, in which RUN and PACKAGE are replaced.
+func (f *failure) repeat() string {
+	command := strings.TrimSpace(readText(strings.TrimSuffix(f.file, ".json") + ".repeat"))
 	run := "."
 	if f.name != "the package" {
 		steps := strings.Split(f.name, "/")

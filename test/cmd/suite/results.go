@@ -16,6 +16,7 @@ import (
 type event struct {
 	Action, Package, Test, Output string
 	Elapsed                       float64 // seconds
+	Time                          time.Time
 }
 
 // test is one test with its result.

@@ -58,7 +58,7 @@ const events = `{"Action":"pass","Package":"p","Test":"TestY","Elapsed":2}
 {"Action":"pass","Package":"p"}
 {"Action":"output","Package":"q","Test":"TestX/a_b","Output":"    x_test.go:7: before\n"}
 {"Action":"output","Package":"q","Test":"TestX/a_b","Output":"        got 1, want 2\n"}
-{"Action":"fail","Package":"q","Test":"TestX/a_b","Elapsed":1}
+{"Time":"2026-01-02T03:04:05Z","Action":"fail","Package":"q","Test":"TestX/a_b","Elapsed":1}
 {"Action":"fail","Package":"q","Test":"TestX","Elapsed":3}
 {"Action":"fail","Package":"q"}
 `
@@ -73,6 +73,7 @@ func TestFailureIsExplained(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	write("a-all.json", `{"Time":"2026-01-02T03:04:06Z","Action":"fail","Package":"r","Test":"TestThatRunsX","Elapsed":4}`)
 	write("a-test.json", events)
 	write("a-test.repeat", "(cd here && NODELVM_TEST_RUN=RUN go test -run RUN PACKAGE)\n")
 	s.run(t.Context(), 1)
@@ -86,7 +87,7 @@ func TestFailureIsExplained(t *testing.T) {
 	for _, want := range []string{
 		`(?m)^a FAILED: exit status 3$`, `(?m)^\| line 100$`, `(?m)^The whole log: .*/a\.log$`, `(?m)^First failure: TestX/a_b of q$`,
 		`(?m)^  +x_test\.go:7: before\n  +got 1, want 2$`, `(?m)^To repeat it: \(cd here && NODELVM_TEST_RUN='\^TestX\$/\^a_b\$' go test -run '\^TestX\$/\^a_b\$' q\)$`,
-		`(?m)^CPU 12\.5 s, of which compiling 2\.0 s$`, `(?m)^1 passed, 2 failed, 0 skipped in 0:00$`,
+		`(?m)^CPU 12\.5 s, of which compiling 2\.0 s$`, `(?m)^1 passed, 3 failed, 0 skipped in 0:00$`,
 	} {
 		if !regexp.MustCompile(want).MatchString(end) {
 			t.Errorf("the last 40 lines lack %s:\n%s", want, end)
@@ -94,7 +95,7 @@ func TestFailureIsExplained(t *testing.T) {
 	}
 	for _, want := range []string{
 		`(?m)^a FAILED after 0s: exit status 3;`, `(?m)^b passed in 0s$`, `runs: b 0s \(fine\)\n`,
-		`(?m)^a +FAILED +0:00 +0:00 +12 s +2 s +1 +2 +0$`, `(?m)^b +passed +0:00 +0:00 +0 s +0 s +0 +0 +0$`, `tests:\n +3\.0 s  TestX\n +2\.0 s  TestY\n`,
+		`(?m)^a +FAILED +0:00 +0:00 +12 s +2 s +1 +3 +0$`, `(?m)^b +passed +0:00 +0:00 +0 s +0 s +0 +0 +0$`, `tests:\n +4\.0 s  TestThatRunsX\n +3\.0 s  TestX\n +2\.0 s  TestY\n`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("the output lacks %s:\n%s", want, &out)
