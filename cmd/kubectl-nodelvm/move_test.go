@@ -255,6 +255,24 @@ func TestAnywhere(t *testing.T) {
 	}
 }
 
+// TestNodesWithoutDriverAreOneLine: among many nodes without the driver, the node that an admin can do something about is not lost.
+func TestNodesWithoutDriverAreOneLine(t *testing.T) {
+	f := movable()
+	f.nodes[1].Spec.Unschedulable, f.nodes[2].Spec.Unschedulable = true, true
+	for i := range 30 {
+		f.nodes = append(f.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("a-%02d", i)}})
+	}
+	var out bytes.Buffer
+	if err := f.plan("data", "").write(&out); err != nil {
+		t.Fatal(err)
+	}
+	lines := slices.DeleteFunc(strings.Split(out.String(), "\n"), func(line string) bool { return !strings.HasPrefix(line, "passed over: ") })
+	if len(lines) != 3 || lines[0] != "passed over: node-2 for data, wal: the node is cordoned: kubectl uncordon node-2" ||
+		!strings.HasPrefix(lines[2], "passed over: 30 nodes without a driver that receives volumes: a-00, a-01, ") || !strings.HasSuffix(lines[2], " more nodes") {
+		t.Errorf("%q", lines)
+	}
+}
+
 // TestUnknownIsNoObstacle: a user with rights in one namespace can move claims; what was not read is no obstacle.
 func TestUnknownIsNoObstacle(t *testing.T) {
 	f := movable()

@@ -46,6 +46,15 @@ type moveClaim struct {
 type nodeObstacles struct {
 	Node      string   `json:"node"`
 	Obstacles []string `json:"obstacles"`
+	noDriver  bool     // no driver there receives volumes
+}
+
+// rank sorts nodes without such a driver behind the others, of which the user may want one.
+func (n nodeObstacles) rank() int {
+	if n.noDriver {
+		return 1
+	}
+	return 0
 }
 
 // time is the estimate of the copies.

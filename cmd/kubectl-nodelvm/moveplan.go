@@ -219,14 +219,24 @@ func (g *moveGroup) write(text *strings.Builder) {
 	g.writePassedOver(text)
 }
 
-// writePassedOver prints why the other nodes were not chosen.
+// writePassedOver prints why the other nodes were not chosen: in one line, if many have no driver.
 func (g *moveGroup) writePassedOver(text *strings.Builder) {
-	for i, n := range g.PassedOver {
+	shown, without := g.PassedOver, []string(nil)
+	if at := slices.IndexFunc(shown, func(n nodeObstacles) bool { return n.noDriver }); at >= 0 && len(shown)-at > nodesReported {
+		for _, n := range shown[at:] {
+			without = append(without, n.Node)
+		}
+		shown = shown[:at]
+	}
+	for i, n := range shown {
 		if i == nodesShown {
-			fmt.Fprintf(text, "passed over: %d more nodes: see -o json\n", len(g.PassedOver)-i)
+			fmt.Fprintf(text, "passed over: %d more nodes: see -o json\n", len(shown)-i)
 			break
 		}
 		writeLine(text, "passed over: ", fmt.Sprintf("%s for %s: %s", n.Node, strings.Join(g.names(""), ", "), strings.Join(n.Obstacles, "; ")))
+	}
+	if len(without) > 0 {
+		writeLine(text, "passed over: ", fmt.Sprintf("%d nodes without a driver that receives volumes: %s", len(without), nodeWords(without)))
 	}
 }
 

@@ -43,7 +43,7 @@ func (t *targets) place(g *moveGroup) {
 	}
 }
 
-// choose returns the node with the most capacity of those without an obstacle, and the others; "": none is.
+// choose returns the node with the most capacity of those without an obstacle, and the others, those without a driver last; "": none is.
 func (t *targets) choose(g *moveGroup) (best string, passedOver []nodeObstacles) {
 	var most lvm.Bytes
 	for i := range t.nodes {
@@ -52,7 +52,7 @@ func (t *targets) choose(g *moveGroup) (best string, passedOver []nodeObstacles)
 			continue
 		}
 		if found := t.obstacles(g, node.Name); len(found) > 0 {
-			passedOver = append(passedOver, nodeObstacles{node.Name, found})
+			passedOver = append(passedOver, nodeObstacles{Node: node.Name, Obstacles: found, noDriver: t.driverObstacle(node, node.Name) != ""})
 			continue
 		}
 		if left := t.left(g, node); best == "" || left > most {
@@ -60,7 +60,7 @@ func (t *targets) choose(g *moveGroup) (best string, passedOver []nodeObstacles)
 		}
 	}
 	slices.SortStableFunc(passedOver, func(a, b nodeObstacles) int {
-		return cmp.Or(cmp.Compare(len(a.Obstacles), len(b.Obstacles)), strings.Compare(a.Node, b.Node))
+		return cmp.Or(a.rank()-b.rank(), cmp.Compare(len(a.Obstacles), len(b.Obstacles)), strings.Compare(a.Node, b.Node))
 	})
 	return best, passedOver
 }
