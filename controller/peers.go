@@ -36,7 +36,7 @@ func (s *Server) createWithPeers(ctx context.Context, spec lvm.Spec) (lvm.Volume
 	peers := s.specsOf(spec, claims)
 	volume, err := s.volumes.CreateWithPeers(ctx, spec, peers)
 	switch {
-	case err == nil && claims.PodUID != "":
+	case err == nil:
 		s.refusals.forget(claims.PodUID)
 	case lvm.KindOf(err) == lvm.KindInsufficientCapacity && len(claims.Claims) > 0:
 		err = lvm.Errorf(lvm.KindInsufficientCapacity, "%s claims %s on one node: %w", needOf(claims), namesOf(spec, claims), err)

@@ -1,8 +1,6 @@
 package lvm
 
 import (
-	"regexp"
-	"strings"
 	"time"
 )
 
@@ -11,51 +9,6 @@ type VGName string
 
 // VGUUID is the UUID of a volume group in LVM's notation: 6-4-4-4-4-4-6 characters.
 type VGUUID string
-
-// Units for messages and defaults.
-const (
-	KiB Bytes = 1 << 10
-	MiB Bytes = 1 << 20
-	GiB Bytes = 1 << 30
-	TiB Bytes = 1 << 40
-)
-
-// Extents counts physical extents. Their size is a property of the volume group.
-type Extents int64
-
-// ID identifies one volume: the volume group's UUID and the logical volume's name. Its text form, the CSI volume handle, is
-// `<vg uuid>/<lv name>`, at most 128 bytes (CSI spec, "Size Limits").
-type ID struct {
-	VG VGUUID
-	LV string
-}
-
-var (
-	uuidPattern = regexp.MustCompile(`^[A-Za-z0-9]{6}(-[A-Za-z0-9]{4}){5}-[A-Za-z0-9]{6}$`)
-	NamePattern = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
-)
-
-// ParseID parses a volume handle. KindInvalid: this driver never returned such a handle.
-func ParseID(handle string) (ID, error) {
-	vg, lv, ok := strings.Cut(handle, "/")
-	if !ok || len(handle) > 128 || !uuidPattern.MatchString(vg) || !NamePattern.MatchString(lv) {
-		return ID{}, Errorf(KindInvalid, "%q is not a volume handle of this driver (<volume group UUID>/<logical volume>)", handle)
-	}
-	return ID{VG: VGUUID(vg), LV: lv}, nil
-}
-
-func (id ID) String() string { return string(id.VG) + "/" + id.LV }
-
-// Description describes the source of a volume for messages.
-func (id ID) Description() string {
-	switch {
-	case id == ID{}:
-		return "an empty volume"
-	case id.IsSnapshot():
-		return "a copy of the snapshot " + id.LV
-	}
-	return "a copy of the volume " + id.LV
-}
 
 // Layout is how LVM maps a volume's extents to physical volumes.
 type Layout string
@@ -111,9 +64,6 @@ type Spec struct {
 	Access Access // of a volume with a Source
 	Limits Limits // of its I/O
 }
-
-// DefaultSize is the size of a volume whose request has none.
-const DefaultSize = 1 * GiB
 
 // VolumeState is the value of a volume's state tag.
 type VolumeState string
@@ -180,5 +130,3 @@ type Capacity struct {
 	Available Bytes // the sum over the class's volume groups
 	Largest   Bytes // the largest single volume that Create accepts
 }
-
-const SectorSize = 512

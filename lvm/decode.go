@@ -81,10 +81,10 @@ func volumeOf(g Group, lv LV, values map[string]string) (v Volume, err error) {
 		Block:   values[keyMode] == modeBlock,
 		Access:  Access(values[keyAccess]),
 		Wiped:   bytesOf(values, keyWiped),
-
-		Move:   values[keyMove],
-		Copied: bytesOf(values, keyCopied),
-		Record: recordOf(values),
+		Move:    values[keyMove],
+	}
+	if v.Move != "" {
+		v.Copied, v.Record = bytesOf(values, keyCopied), recordOf(values)
 	}
 	if v.Class, err = classOf(lv, values); err != nil {
 		return v, err
@@ -124,6 +124,7 @@ func checkTags(values map[string]string) error {
 	version, there := values[KeyVersion]
 	_, owned := values[KeyCluster]
 	state, kind := VolumeState(values[keyState]), values[keyKind]
+	still := state == StateCreating || state == StateZeroing || state == StateReady || state == StateDeleting // no side of a move
 	switch {
 	case !there:
 		return fmt.Errorf("has no %s tag", TagPrefix+KeyVersion)
@@ -135,9 +136,9 @@ func checkTags(values map[string]string) error {
 		return fmt.Errorf("its kind is %q", kind)
 	case state == "":
 		return fmt.Errorf("has no %s tag", TagPrefix+keyState)
-	case state != StateCreating && state != StateZeroing && state != StateReady && state != StateDeleting && (kind == kindSnapshot || !state.IsMove()):
+	case !still && (kind == kindSnapshot || !state.IsMove()):
 		return fmt.Errorf("its state is %q", state)
-	case state.IsMove() && !movePattern.MatchString(values[keyMove]):
+	case !still && !movePattern.MatchString(values[keyMove]):
 		return fmt.Errorf("its state is %q, and its %s tag says %q", state, TagPrefix+keyMove, values[keyMove])
 	case !owned:
 		return fmt.Errorf("has no %s tag", TagPrefix+KeyCluster)

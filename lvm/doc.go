@@ -1,7 +1,7 @@
 // Package lvm has the types of the storage engine. They describe the content of the disks (State, Group, PV, LV), requests
 // (Class, Spec, SnapshotSpec) and results (Volume, Snapshot, Capacity, Presence). Conditions are in condition.go, the kinds of
-// errors in errors.go, the parameters of a class in parameters.go, and the LVM tags that describe a volume in tags.go and
-// decode.go. The package is plain data and pure functions: it reads no disk and starts no process.
+// errors in errors.go, the parameters of a class in parameters.go, and the records that describe a volume, LVM tags and the format
+// mark, in records.go and decode.go. The package is plain data and pure functions: it reads no disk and starts no process.
 //
 // The packages that act:
 //

@@ -2,7 +2,6 @@ package lvm
 
 import (
 	"context"
-	"math"
 )
 
 // Encryption is how a volume's data is encrypted on the logical volume.
@@ -26,45 +25,6 @@ func (e Encryption) Description() string {
 	}
 	return "encrypted (" + string(e) + ")"
 }
-
-// LUKSHeaderSize is the offset of the data on an encrypted logical volume. It must never change: the sizes of existing volumes
-// depend on it.
-const LUKSHeaderSize = 16 * MiB
-
-// LUKSMinDataSize is the least size of an encrypted volume: it has space for the places of superblocks and, between them, a mark of
-// the driver.
-const LUKSMinDataSize = 4 * MiB
-
-// DeviceSize returns the least size of the logical volume for a volume of a size: with the header if the class is encrypted. It
-// does not overflow for any size.
-func (class Class) DeviceSize(volume Bytes) Bytes {
-	if class.Encryption == EncryptionNone {
-		return volume
-	}
-	return min(max(volume, LUKSMinDataSize), math.MaxInt64-LUKSHeaderSize) + LUKSHeaderSize
-}
-
-// DataSize returns the size of a volume of the class on a logical volume of a size; 0 if that is too small for encryption.
-func (class Class) DataSize(device Bytes) Bytes {
-	switch {
-	case class.Encryption == EncryptionNone:
-		return device
-	case device < LUKSHeaderSize+LUKSMinDataSize:
-		return 0
-	}
-	return device - LUKSHeaderSize
-}
-
-// MaxDeviceSize returns the largest size of the logical volume for a volume with a limit.
-func (class Class) MaxDeviceSize(limit Bytes) Bytes {
-	if class.Encryption == EncryptionNone {
-		return limit
-	}
-	return min(limit, math.MaxInt64-LUKSHeaderSize) + LUKSHeaderSize
-}
-
-// DeviceSize returns the size of the volume's logical volume.
-func (v Volume) DeviceSize() Bytes { return v.Class.DeviceSize(v.Size) }
 
 // Encryptor is what a Host needs to change encrypted volumes, which it identifies by their handles. Every error has a Kind.
 type Encryptor interface {

@@ -74,3 +74,51 @@ func CheckGroup(group string) error {
 	}
 	return nil
 }
+
+// ID identifies one volume: the volume group's UUID and the logical volume's name. Its text form, the CSI volume handle, is
+// `<vg uuid>/<lv name>`, at most 128 bytes (CSI spec, "Size Limits").
+type ID struct {
+	VG VGUUID
+	LV string
+}
+
+var (
+	uuidPattern = regexp.MustCompile(`^[A-Za-z0-9]{6}(-[A-Za-z0-9]{4}){5}-[A-Za-z0-9]{6}$`)
+	NamePattern = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
+)
+
+// ParseID parses a volume handle. KindInvalid: this driver never returned such a handle.
+func ParseID(handle string) (ID, error) {
+	vg, lv, ok := strings.Cut(handle, "/")
+	if !ok || len(handle) > 128 || !uuidPattern.MatchString(vg) || !NamePattern.MatchString(lv) {
+		return ID{}, Errorf(KindInvalid, "%q is not a volume handle of this driver (<volume group UUID>/<logical volume>)", handle)
+	}
+	return ID{VG: VGUUID(vg), LV: lv}, nil
+}
+
+func (id ID) String() string { return string(id.VG) + "/" + id.LV }
+
+// Description describes the source of a volume for messages.
+func (id ID) Description() string {
+	switch {
+	case id == ID{}:
+		return "an empty volume"
+	case id.IsSnapshot():
+		return "a copy of the snapshot " + id.LV
+	}
+	return "a copy of the volume " + id.LV
+}
+
+// handleName returns the name in the handle of a volume or snapshot.
+func handleName(lv LV, values map[string]string) string {
+	switch name := values[keyName]; {
+	case values[keyLV] != "":
+		return values[keyLV]
+	case values[keyKind] == kindSnapshot && name != lv.Name: // FlushArgs creates one with that name
+		return SnapshotName(name)
+	case csiNamePattern.MatchString(name):
+		return name
+	default:
+		return lv.Name
+	}
+}

@@ -234,7 +234,7 @@ func UnzeroedIn(g lvm.Group, ranges []ExtentRange) RunsByPV {
 
 // Away reports whether a part of the runs is on a missing disk.
 func (r RunsByPV) Away(g lvm.Group) bool {
-	return len(r) > 0 && slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return (pv.Missing || pv.Unresponsive) && len(r[pv.UUID]) > 0 })
+	return slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return (pv.Missing || pv.Unresponsive) && len(r[pv.UUID]) > 0 })
 }
 
 // Within returns the part of the runs that is free in the group.

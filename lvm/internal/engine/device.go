@@ -2,8 +2,12 @@ package engine
 
 import (
 	"context"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
@@ -135,4 +139,158 @@ func (e *Engine) Devices() ([]lvm.Device, error) {
 		return nil, lvm.Errorf(lvm.KindInternal, "cannot list the device-mapper devices of this node: %w", err)
 	}
 	return devices, nil
+}
+
+// checkPVs refuses (KindConflict) a device that has a volume's UUID, and is not on physical volumes of the volume's group. The user of
+// another storage driver's raw volume can write a group with a volume's UUIDs to it, and a node whose own LVM activates that gives them
+// to the kernel. This check needs no process, and reads the disks only if the last reading does not confirm the device.
+func (e *Engine) checkPVs(ctx context.Context, group lvm.VGUUID, device string) error {
+	below, _, err := e.Machine.Kernel.DisksBelow(device)
+	if err != nil {
+		return lvm.Errorf(lvm.KindConflict, "device %s has this volume's UUID, but the driver cannot confirm that it is the volume: %w", device, err)
+	}
+	if e.Machine.Reader == nil || len(e.LastRead.without(group, below)) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkPVsPatience)
+	defer cancel()
+	if _, err := e.ReadDisks(ctx); err != nil {
+		return lvm.Errorf(lvm.KindBusy, "cannot confirm that device %s is the volume: %w", device, err)
+	}
+	if foreign := e.LastRead.without(group, below); len(foreign) > 0 {
+		return lvm.Errorf(lvm.KindConflict, "device %s has this volume's UUID, but the driver cannot confirm that it is the volume: it is on %s, where the driver finds no physical volume of volume group %s. If that disk fails, replace it; if it is another group's, find what activated the device (dmsetup ls --tree), and deactivate it there",
+			device, strings.Join(foreign, ", "), group)
+	}
+	return nil
+}
+
+// checkPVsPatience is longer than a reading waits for a disk that never answered.
+const checkPVsPatience = 15 * time.Second
+
+// WriteFormatMark writes the format mark of a volume that is not ready yet, if its tag says that it has one. The caller holds the
+// group's lock, and tags the volume as ready after that: no pod has used it.
+func (e *Engine) WriteFormatMark(ctx context.Context, g lvm.Group, v lvm.Volume) error {
+	if v.FormatMark == 0 {
+		return nil
+	}
+	path, err := e.activateLocked(ctx, lvm.State{Groups: []lvm.Group{g}}, v)
+	if err != nil {
+		return err
+	}
+	if err := e.Machine.Kernel.Write(DeviceAt(v, path), lvm.FormatMark(v.UUID), v.FormatMark); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "cannot write the format mark of volume %s/%s, without which the driver would never format it: %w", g.Name, v.ID.LV, err)
+	}
+	return nil
+}
+
+// suspended reports whether the device is suspended, so that I/O to it waits. A device that no longer exists is not.
+func (e *Engine) suspended(path string) bool {
+	is, err := e.Machine.Kernel.IsSuspended(path)
+	return err == nil && is
+}
+
+// ResumeDevice resumes a suspended device. The caller holds the group's lock, so that no other command of the driver works on
+// the device; LVM's own lock excludes an admin's command.
+func (e *Engine) ResumeDevice(ctx context.Context, g lvm.Group, lv, path string) error {
+	if !e.suspended(path) {
+		return nil
+	}
+	t, err := lvmcmd.TargetOf(g.Name, lv)
+	if err != nil {
+		return err
+	}
+	failure := e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.RefreshArgs(t, g)}})
+	if e.suspended(path) {
+		return lvm.Errorf(lvm.KindInternal, "cannot resume volume %s, which is suspended; I/O to it waits: %w", t, OrNoEffect(failure))
+	}
+	e.Log.Warn("resumed a suspended volume", "volume", t.String())
+	return nil
+}
+
+// ResumeVolume resumes the volume's device, if it is active and suspended. The group's lock must be held.
+func (e *Engine) ResumeVolume(ctx context.Context, g lvm.Group, v lvm.Volume) error {
+	path, active, err := e.FindDevice(ctx, v.ID, v.UUID)
+	if err != nil || !active {
+		return err
+	}
+	return e.ResumeDevice(ctx, g, v.ID.LV, path)
+}
+
+// Refresh resumes the devices of a logical volume.
+func (e *Engine) Refresh(ctx context.Context, g lvm.Group, lv lvm.LV) error {
+	t, err := lvmcmd.TargetOf(g.Name, lv.Name)
+	if err != nil {
+		return err
+	}
+	return e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.RefreshArgs(t, g)}})
+}
+
+// InUse lists what a cluster uses in a group: first thin pools, an admin's too, because lvchange --refresh of a thin volume
+// blocks while its pool is suspended; then volumes and snapshots.
+func (e *Engine) InUse(g lvm.Group, cluster string) []lvm.LV {
+	var pools, volumes []lvm.LV
+	for _, lv := range g.LVs {
+		if lv.Hidden || lv.Managed == nil || lv.Managed.Cluster != cluster {
+			continue
+		}
+		volumes = append(volumes, lv)
+		for _, pool := range g.LVs {
+			if pool.Name == lv.Pool && !slices.ContainsFunc(pools, func(p lvm.LV) bool { return p.Name == pool.Name }) {
+				pools = append(pools, pool)
+			}
+		}
+	}
+	return append(pools, volumes...)
+}
+
+// HasSuspendedComponent reports whether a device of an LV is suspended, including its legs and a pool's data and metadata, but
+// not the pool of a thin volume.
+func (e *Engine) HasSuspendedComponent(g lvm.Group, lv lvm.LV) bool {
+	suspended := e.SuspendedIn(g)
+	return len(suspended) > 0 && slices.ContainsFunc(lvm.Components(g, lv), func(part lvm.LV) bool { return suspended[lvm.DeviceUUID(g.UUID, part.UUID)] })
+}
+
+// SuspendedIn returns the suspended devices of a group, hidden layers included, by the device-mapper UUID of their LV.
+func (e *Engine) SuspendedIn(g lvm.Group) map[string]bool {
+	devices, err := e.Devices()
+	if err != nil {
+		e.Log.Warn("cannot determine which devices are suspended", "error", err)
+		return nil
+	}
+	return e.SuspendedOf(g, devices)
+}
+
+func (e *Engine) SuspendedOf(g lvm.Group, devices []lvm.Device) map[string]bool {
+	group := lvm.DeviceUUID(g.UUID, "")
+	var suspended map[string]bool
+	for _, d := range devices {
+		size := len(group) + 32
+		if len(d.UUID) < size || d.UUID[:len(group)] != group || !e.suspended(d.Path) {
+			continue
+		}
+		if suspended == nil {
+			suspended = map[string]bool{}
+		}
+		suspended[d.UUID[:size]] = true // without the suffix of a hidden layer
+	}
+	return suspended
+}
+
+// CheckUnused refuses a volume in use, before anything changes: lvchange can fail and yet commit a tag, and lvremove removes the
+// snapshots of an origin without a warning. done completes the message "cannot be ...".
+func (e *Engine) CheckUnused(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, done string) error {
+	switch {
+	case len(lv.UsedBy) > 0:
+		return lvm.Errorf(lvm.KindInUse, "volume %s/%s cannot be %s while %s depends on it: remove that first", v.Group, lv.Name, done, strings.Join(lv.UsedBy, ", "))
+	case alloc.IsMoving(g, lv):
+		return lvm.Errorf(lvm.KindBusy, "volume %s/%s cannot be %s: %w", v.Group, lv.Name, done, alloc.ErrMoving)
+	}
+	path, active, err := e.FindDevice(ctx, v.ID, v.UUID)
+	if err != nil || !active {
+		return err
+	}
+	if err := e.Machine.Kernel.CheckUnused(ctx, path); err != nil {
+		return lvm.Errorf(lvm.KindOf(err), "volume %s/%s cannot be %s: %w", v.Group, lv.Name, done, err)
+	}
+	return nil
 }

@@ -22,10 +22,9 @@ type Engine struct {
 	Locks    *oplock.GroupLocks // by group's UUID: at most one writer
 	Zeroed   zeroed.Watch       // which free extents are known to be zero
 	Untagged untaggedVolumes
-	Arrivals arrivals // new groups, for recovery
+	LastRead lastRead
 	Commands *lvmcmd.CommandFiles
 	Disks    *ondisk.CheckedReader
-	pvs      pvDevices
 	targets  targets
 	cache    stateCache
 	cacheTTL time.Duration
@@ -33,8 +32,8 @@ type Engine struct {
 
 // New returns the engine of a machine. Its background work belongs to tasks.
 func New(cfg lvm.Config, machine lvm.Machine, tasks *oplock.Tasks) *Engine {
-	e := &Engine{Config: cfg, Log: cmp.Or(cfg.Log, slog.Default()), Machine: machine, Commands: &lvmcmd.CommandFiles{}, Arrivals: arrivals{noted: make(chan struct{}, 1)}, cacheTTL: cmp.Or(cfg.CacheTTL, defaultCacheTTL)}
-	e.Locks = oplock.NewGroupLocks(cmp.Or(cfg.LockTimeLimit, 2*time.Minute), e.Log, e.Arrivals.Name)
+	e := &Engine{Config: cfg, Log: cmp.Or(cfg.Log, slog.Default()), Machine: machine, Commands: &lvmcmd.CommandFiles{}, LastRead: lastRead{noted: make(chan struct{}, 1)}, cacheTTL: cmp.Or(cfg.CacheTTL, defaultCacheTTL)}
+	e.Locks = oplock.NewGroupLocks(cmp.Or(cfg.LockTimeLimit, 2*time.Minute), e.Log, e.LastRead.Name)
 	e.Zeroed.Begin(zeroed.Files{Log: e.Log}, tasks.StartLater) // until Check it uses no files: they belong to the node driver
 	e.Disks = &ondisk.CheckedReader{Direct: machine.Reader, Report: e.report, Later: tasks.Start, Log: e.Log}
 	return e

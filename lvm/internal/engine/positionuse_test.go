@@ -154,7 +154,7 @@ func TestForgedVolumeOnDisk(t *testing.T) {
 		disks := &fixture.Scripted{States: []lvm.State{c.state}}
 		e := New(lvm.Config{}, lvm.Machine{Reader: disks, Kernel: ondisk.Kernel{Kernel: dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}}}, oplock.NewTasks())
 		if !c.reread {
-			e.pvs.note(c.state)
+			e.LastRead.note(c.state)
 		}
 		path, active, err := e.FindDevice(t.Context(), lvm.ID{VG: "a-a", LV: "x"}, "victim")
 		if active != c.want || (path != "") != c.want || (err == nil) != c.want || !c.want && lvm.KindOf(err) != lvm.KindConflict {

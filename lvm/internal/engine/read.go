@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
@@ -35,7 +37,7 @@ func (e *Engine) WithKnowledge(s lvm.State) lvm.State {
 	return s
 }
 
-// ReadDisks reads the disks. It notes new groups in Arrivals, and starts nothing for them.
+// ReadDisks reads the disks. It notes new groups in LastRead, and starts nothing for them.
 func (e *Engine) ReadDisks(ctx context.Context) (lvm.State, error) {
 	ticket := e.Zeroed.Reading()
 	s, err := e.Disks.Read(ctx)
@@ -43,8 +45,7 @@ func (e *Engine) ReadDisks(ctx context.Context) (lvm.State, error) {
 		return lvm.State{}, lvm.Errorf(lvm.KindInternal, "cannot read the volume groups of this node: %w", err)
 	}
 	e.Zeroed.Read(ticket, s)
-	e.Arrivals.note(s)
-	e.pvs.note(s)
+	e.LastRead.note(s)
 	return e.withNodeProblems(s), nil
 }
 
@@ -58,4 +59,94 @@ func (e *Engine) report(ctx context.Context, devices []string) (lvm.State, error
 		return lvm.State{}, err
 	}
 	return ondisk.ParseReport(bytes.NewReader(report))
+}
+
+// defaultCacheTTL lets a change by an admin show within a second. The capacity requests of all storage classes, which come
+// every second, share one read of the disks.
+const defaultCacheTTL = 500 * time.Millisecond
+
+// stateCache keeps the last state that the driver read, for requests that only report: capacity, lists, metrics. Whoever
+// decides or changes something reads the disks again. The cache never keeps a read that began before a command of the driver
+// ended, so the result of a command is visible as soon as it is reported.
+type stateCache struct {
+	mu     sync.Mutex
+	state  lvm.State
+	until  time.Time // when the state expires
+	change int       // counts the driver's commands
+}
+
+// invalidate must be called after each command that may have changed something.
+func (g *stateCache) invalidate() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.change++
+	g.until = time.Time{}
+}
+
+// get returns the cached state, whether it is still valid, and the change count to pass to put.
+func (g *stateCache) get() (s lvm.State, good bool, change int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state, time.Now().Before(g.until), g.change
+}
+
+// put stores a state unless a command ended since its read began, or the cache holds a later one: of two concurrent reads, the
+// one that began first may end last.
+func (g *stateCache) put(s lvm.State, until time.Time, change int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if change == g.change && until.After(g.until) {
+		g.state, g.until = s, until
+	}
+}
+
+// CachedState returns a state that may be as old as Config.CacheTTL.
+func (e *Engine) CachedState(ctx context.Context) (lvm.State, error) {
+	s, good, change := e.cache.get()
+	if !good {
+		began := time.Now()
+		var err error
+		if s, err = e.ReadDisks(ctx); err != nil {
+			return lvm.State{}, err
+		}
+		e.cache.put(s, began.Add(e.cacheTTL), change)
+	}
+	return e.WithKnowledge(s), nil
+}
+
+// reader reads the node's volume groups: engine.ReadDisks or engine.ReadState.
+type reader func(context.Context) (lvm.State, error)
+
+// Locked acquires a group's lock, and reads the disks under it.
+func (e *Engine) Locked(ctx context.Context, uuid lvm.VGUUID, what string, read reader) (s lvm.State, unlock func(), err error) {
+	unlock, err = e.Locks.Acquire(ctx, uuid, what)
+	if err != nil {
+		return lvm.State{}, nil, err
+	}
+	return readLocked(ctx, unlock, read)
+}
+
+// How many other operations, such as creates, get a group's lock after one that a pod waits for. Each activation needs its own
+// command, but one command tags all new volumes as ready: during a burst of creates it pays to let several go first.
+const (
+	owedByActivation = 1
+	OwedByMarking    = 4
+)
+
+// LockedFirst is locked for what a pod waits for.
+func (e *Engine) LockedFirst(ctx context.Context, uuid lvm.VGUUID, what string, owes int, read reader) (s lvm.State, unlock func(), err error) {
+	unlock, err = e.Locks.AcquireFirst(ctx, uuid, what, owes)
+	if err != nil {
+		return lvm.State{}, nil, err
+	}
+	return readLocked(ctx, unlock, read)
+}
+
+func readLocked(ctx context.Context, unlock func(), read reader) (lvm.State, func(), error) {
+	s, err := read(ctx)
+	if err != nil {
+		unlock()
+		return lvm.State{}, nil, err
+	}
+	return s, unlock, nil
 }

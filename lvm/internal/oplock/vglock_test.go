@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
 // LockHeld reports the lock that lvm takes, and never takes one from lvm.

@@ -1,3 +1,4 @@
+// Package ready tags new volumes as ready: many with one commit.
 package ready
 
 import (
@@ -60,7 +61,7 @@ func (b *Batcher) work(ctx context.Context, group lvm.VGUUID) {
 		}
 		pause = min(2*pause, lastPause)
 		if ctx.Err() == nil {
-			b.engine.Log.Warn("cannot tag new volumes as ready; the driver retries, at the latest when a pod uses them", "vg", b.engine.Arrivals.Name(group), "vg_uuid", group, "pause", pause, "error", err)
+			b.engine.Log.Warn("cannot tag new volumes as ready; the driver retries, at the latest when a pod uses them", "vg", b.engine.LastRead.Name(group), "vg_uuid", group, "pause", pause, "error", err)
 		}
 	}
 }

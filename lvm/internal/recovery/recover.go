@@ -40,9 +40,9 @@ func New(e *engine.Engine, tasks *oplock.Tasks, w *wipe.Wiper, snapshots *groups
 // Start recovers the groups of the first read, and from now on each group that appears. It returns when each has been tried once,
 // or recovery takes too long.
 func (r *Recovery) Start(ctx context.Context, s lvm.State) {
-	r.engine.Arrivals.Begin(s)
+	r.engine.LastRead.Begin(s)
 	var tried sync.WaitGroup
-	for _, g := range r.engine.Arrivals.Collect() {
+	for _, g := range r.engine.LastRead.Collect() {
 		tried.Add(1)
 		r.tasks.Fork(func(ctx context.Context) { r.whenPossible(ctx, g, tried.Done, r.recoverGroup) })
 	}
@@ -62,7 +62,7 @@ func (r *Recovery) awaitFirst(ctx context.Context, tried *sync.WaitGroup) {
 // recoverArrivals recovers each group that appears after the start, until ctx ends. Reads only note such a group.
 func (r *Recovery) recoverArrivals(ctx context.Context) {
 	for {
-		groups, err := r.engine.Arrivals.Next(ctx)
+		groups, err := r.engine.LastRead.Next(ctx)
 		if err != nil {
 			return
 		}

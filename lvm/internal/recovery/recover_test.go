@@ -66,7 +66,7 @@ func TestReadStartsNoRecovery(t *testing.T) {
 	m := &plugged{began: make(chan struct{})}
 	tasks := oplock.NewTasks()
 	e := engine.New(lvm.Config{Cluster: fixture.TestCluster, CacheTTL: time.Nanosecond}, lvm.Machine{Runner: m, Kernel: m, Reader: m}, tasks)
-	e.Arrivals.Begin(lvm.State{})
+	e.LastRead.Begin(lvm.State{})
 	m.plug(lvm.State{Groups: []lvm.Group{g}})
 	for _, read := range []func(context.Context) (lvm.State, error){e.CachedState, e.ReadState, e.ReadDisks} {
 		if s, err := read(t.Context()); err != nil || len(s.Groups) != 1 {

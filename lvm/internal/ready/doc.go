@@ -1,2 +1,0 @@
-// Package ready tags new volumes as ready: many with one commit.
-package ready
