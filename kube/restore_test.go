@@ -185,11 +185,12 @@ func TestRestoreErrorWithoutAPIServerIsRetryable(t *testing.T) {
 	}
 }
 
-// TestRestoreOfAMember restores a snapshot of a group snapshot: its name is derived from that one's UID.
+// TestRestoreOfAMember restores a snapshot of a group snapshot: its name, and that of its content, are derived from that one's UID. A
+// VolumeSnapshot of a tenant can have the name and the owner of another namespace's member.
 func TestRestoreOfAMember(t *testing.T) {
 	const group, volume = "group-uid", kubetest.TestVG + "/pvc-data"
 	sum := sha256.Sum256([]byte(group + volume))
-	name := "snapshot-" + hex.EncodeToString(sum[:])
+	name := hex.EncodeToString(sum[:])
 	of := lvm.ID{VG: kubetest.TestVG, LV: lvm.SnapshotName(lvm.MemberName(lvm.GroupSnapshotName(api.PrefixGroupSnapshot+group), 1))}
 	for what, change := range map[string]func(*kubeclient.Content, *kubeclient.Snapshot){
 		"":               func(*kubeclient.Content, *kubeclient.Snapshot) {},
@@ -197,16 +198,16 @@ func TestRestoreOfAMember(t *testing.T) {
 		"another group":  func(_ *kubeclient.Content, s *kubeclient.Snapshot) { s.OwnerReferences[0].UID = "other" },
 		"another kind":   func(_ *kubeclient.Content, s *kubeclient.Snapshot) { s.OwnerReferences[0].Kind = "VolumeSnapshot" },
 		"another volume": func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Spec.Source.VolumeHandle += "x" },
-		"a name of the tenant": func(c *kubeclient.Content, s *kubeclient.Snapshot) {
-			c.Spec.VolumeSnapshotRef.Name, s.Name = "nightly", "nightly"
+		"the content of a tenant's snapshot with a member's name": func(c *kubeclient.Content, s *kubeclient.Snapshot) {
+			c.Name, s.Status.Content = api.PrefixContent+"uid", api.PrefixContent+"uid"
 		},
 		"a snapshot of others": func(c *kubeclient.Content, _ *kubeclient.Snapshot) {
 			c.Status.SnapshotHandle = kubetest.SnapshotHandle("other")
 		},
 	} {
-		c, s := kubetest.ContentOf("a", "uid", of.String()), &kubeclient.Snapshot{}
-		c.Spec.Source.VolumeHandle, c.Spec.VolumeSnapshotRef.Name = volume, name
-		s.Namespace, s.Name, s.UID, s.Status.Content = "ns", name, "uid", "a"
+		c, s := kubetest.ContentOf(api.PrefixContent+name, "uid", of.String()), &kubeclient.Snapshot{}
+		c.Spec.Source.VolumeHandle, c.Spec.VolumeSnapshotRef.Name = volume, api.PrefixSnapshot+name
+		s.Namespace, s.Name, s.UID, s.Status.Content = "ns", api.PrefixSnapshot+name, "uid", c.Name
 		s.OwnerReferences = []metav1.OwnerReference{{Kind: "VolumeGroupSnapshot", Name: "nightly", UID: group}}
 		change(c, s)
 		wanted, err := lvm.ParseID(c.Status.SnapshotHandle)

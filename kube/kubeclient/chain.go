@@ -140,9 +140,9 @@ func OwnsSnapshot(c *Content, of lvm.ID) bool {
 }
 
 // OwnsMember reports whether a snapshot belongs to a content because the driver took it for the group snapshot that owns the content's
-// VolumeSnapshot. A tenant can write any owner into a VolumeSnapshot, and a node the status. But the snapshot-controller derives the name
-// of a member's VolumeSnapshot, in the content's spec, from the UID of the group snapshot and the volume, and the driver derives the names
-// of its logical volumes from that UID.
+// VolumeSnapshot. A tenant can write any name and owner into a VolumeSnapshot, and a node the status. But the snapshot-controller derives the
+// name of a member's content from the UID of the group snapshot and the volume, and that of any other content from the UID of its
+// VolumeSnapshot. The driver derives the names of its logical volumes from the UID of the group snapshot.
 func OwnsMember(c *Content, s *Snapshot, of lvm.ID) bool {
 	volume := c.Spec.Source.VolumeHandle
 	if volume == "" {
@@ -150,7 +150,7 @@ func OwnsMember(c *Content, s *Snapshot, of lvm.ID) bool {
 	}
 	for _, owner := range s.OwnerReferences {
 		name := sha256.Sum256([]byte(string(owner.UID) + volume))
-		if owner.Kind == kindGroupSnapshot && c.Spec.VolumeSnapshotRef.Name == "snapshot-"+hex.EncodeToString(name[:]) && isMember(of, string(owner.UID)) {
+		if owner.Kind == kindGroupSnapshot && c.Name == api.PrefixContent+hex.EncodeToString(name[:]) && isMember(of, string(owner.UID)) {
 			return true
 		}
 	}
