@@ -372,17 +372,25 @@ func checkMembers(found lvm.GroupSnapshot, handles []string) error {
 func (a *Actor) remove(ctx context.Context, c content) error {
 	id, err := lvm.ParseID(c.handle)
 	if err == nil && id.IsGroupSnapshot() {
-		if err := a.Host.DeleteGroupSnapshot(ctx, id); err != nil {
+		if err := a.deleteUnneeded(ctx, c, id); err != nil {
 			return a.fail(ctx, c, err)
 		}
 	}
 	return a.patch(ctx, c, "status", map[string]any{"status": map[string]any{"volumeGroupSnapshotHandle": nil, "readyToUse": nil, "creationTime": nil, "error": nil}})
 }
 
+// deleteUnneeded deletes a group snapshot unless another object needs it.
+func (a *Actor) deleteUnneeded(ctx context.Context, c content, id lvm.ID) error {
+	if err := a.mayDelete(ctx, c, id); err != nil {
+		return err
+	}
+	return a.Host.DeleteGroupSnapshot(ctx, id)
+}
+
 // release deletes a group snapshot that the status does not name, and removes the finalizer.
 func (a *Actor) release(ctx context.Context, c content) error {
 	if id, may := c.unnamed(); may {
-		err := a.Host.DeleteGroupSnapshot(ctx, id)
+		err := a.deleteUnneeded(ctx, c, id)
 		if lvm.KindOf(err) == lvm.KindNotLocal && a.neverTaken(ctx, c, id) {
 			err = nil
 		}

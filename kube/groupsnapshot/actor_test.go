@@ -14,6 +14,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -83,13 +85,23 @@ func (d *disks) LookupGroupSnapshot(_ context.Context, id lvm.ID) (lvm.GroupSnap
 // actorOn returns an Actor whose API server notes each patch, and answers a GET of a PersistentVolume with pv.
 func actorOn(t *testing.T, d *disks, pv *corev1.PersistentVolume) *Actor {
 	t.Helper()
+	objects := map[string]any{}
+	if pv != nil {
+		objects["/api/v1/persistentvolumes/"+pv.Name] = pv
+	}
+	return actorWith(t, d, objects)
+}
+
+// actorWith returns an Actor whose API server notes each patch, and has these objects and lists, by path.
+func actorWith(t *testing.T, d *disks, objects map[string]any) *Actor {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
-			if pv == nil || !strings.HasSuffix(r.URL.Path, "/persistentvolumes/"+pv.Name) {
-				http.NotFound(w, r)
+			if object, ok := objects[r.URL.Path]; ok {
+				kubetest.Reply(w, http.StatusOK, object)
 				return
 			}
-			kubetest.Reply(w, http.StatusOK, pv)
+			kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
 			return
 		}
 		body, err := io.ReadAll(r.Body)

@@ -136,10 +136,17 @@ func (c *Client) EachContent(ctx context.Context, visit func(*Content)) error {
 			visit(&page.Items[i])
 		}
 	})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return UnlessNotFound(err)
+}
+
+// EachGroupContent visits all VolumeGroupSnapshotContents; none without the API of group snapshots.
+func (c *Client) EachGroupContent(ctx context.Context, visit func(*GroupContent)) error {
+	err := eachPage(ctx, c.GroupSnapshots, "volumegroupsnapshotcontents", func(page *GroupContentList) {
+		for i := range page.Items {
+			visit(&page.Items[i])
+		}
+	})
+	return UnlessNotFound(err)
 }
 
 // eachPage lists a resource of the whole cluster, a page at a time.
