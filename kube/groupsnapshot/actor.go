@@ -77,6 +77,8 @@ func strip(o any) any {
 		c.ManagedFields = nil
 		c.Annotations = kubeclient.Only(c.Annotations, api.AnnotationGroupBeingCreated, api.AnnotationGroupBeingDeleted)
 		c.Labels = kubeclient.Only(c.Labels, api.LabelManagedBy)
+		c.Spec.Source.VolumeHandles = keepHandles(c.Spec.Source.VolumeHandles)
+		c.Spec.Source.Existing.SnapshotHandles = keepHandles(c.Spec.Source.Existing.SnapshotHandles)
 	}
 	return o
 }

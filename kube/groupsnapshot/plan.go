@@ -34,14 +34,15 @@ func keep(o any) (content, bool) {
 	_, condemned := c.Annotations[api.AnnotationGroupBeingDeleted]
 	return content{
 		name: c.Name, uid: string(c.UID), version: c.ResourceVersion, node: c.Labels[api.LabelManagedBy], group: string(c.Spec.GroupSnapshotRef.UID),
-		volumes: keepHandles(c.Spec.Source.VolumeHandles), existing: c.Spec.Source.Existing.GroupSnapshotHandle,
-		members: keepHandles(c.Spec.Source.Existing.SnapshotHandles),
+		volumes: c.Spec.Source.VolumeHandles, existing: c.Spec.Source.Existing.GroupSnapshotHandle,
+		members: c.Spec.Source.Existing.SnapshotHandles,
 		handle:  c.Status.GroupSnapshotHandle, ready: c.Status.ReadyToUse, failed: c.Status.Error.Message != "",
 		marked: marked, deleting: c.DeletionTimestamp != nil, condemned: condemned, retained: c.Spec.DeletionPolicy == "Retain", finalizers: c.Finalizers,
 	}, true
 }
 
-// keepHandles drops the handles after the first one that is too many: each node keeps every content without a label.
+// keepHandles drops the handles after the first one that is too many: each node keeps every content without a label, and the reflector
+// collects all of a list.
 func keepHandles(handles []string) []string {
 	return slices.Clone(handles[:min(len(handles), lvm.MaxGroupMembers+1)])
 }

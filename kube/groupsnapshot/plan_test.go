@@ -47,17 +47,24 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestKeptHandles: a node's memory holds no more handles than tell that a content has too many.
+// TestKeptHandles: a node's memory holds no more handles than tell that a content has too many, neither while a list arrives nor afterwards.
 func TestKeptHandles(t *testing.T) {
 	var o kubeclient.GroupContent
-	o.Spec.Driver = api.DriverName
+	o.Name, o.Spec.Driver = "c", api.DriverName
 	o.Spec.Source.VolumeHandles = slices.Repeat([]string{here + "/pvc-1"}, 10*lvm.MaxGroupMembers)
 	o.Spec.Source.Existing.SnapshotHandles = o.Spec.Source.VolumeHandles
-	c, ok := keep(&o)
-	if !ok {
+	stripped := strip(o.DeepCopyObject()).(*kubeclient.GroupContent)
+	actor := New(Config{})
+	if err := actor.own.Add(o.DeepCopyObject()); err != nil {
+		t.Fatal(err)
+	}
+	c, there, _ := actor.own.Find(o.Name)
+	if !there {
 		t.Fatal("dropped the content")
 	}
-	for name, handles := range map[string][]string{"volumes": c.volumes, "members": c.members} {
+	for name, handles := range map[string][]string{
+		"volumes": c.volumes, "members": c.members, "volumes of a list": stripped.Spec.Source.VolumeHandles, "members of a list": stripped.Spec.Source.Existing.SnapshotHandles,
+	} {
 		if len(handles) != lvm.MaxGroupMembers+1 || cap(handles) >= len(o.Spec.Source.VolumeHandles) {
 			t.Errorf("kept %d %s with room for %d", len(handles), name, cap(handles))
 		}

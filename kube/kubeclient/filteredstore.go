@@ -11,7 +11,7 @@ import (
 type FilteredStore[T any] struct {
 	Key     func(o any) (Key string, ok bool)
 	Keep    func(o any) (T, bool)       // false: the object does not matter
-	Strip   func(o any) any             // drops fields of each object before the reflector collects a list; the kind stays
+	Strip   func(o any) any             // drops fields of each object, in a list before the reflector collects it; the kind stays. nil: none
 	Changed func(key string, items []T) // called without the lock, with the former and the present item
 
 	mu     sync.Mutex
@@ -82,6 +82,9 @@ func (s *FilteredStore[T]) put(key string, o any) (versions []T) {
 		versions = append(versions, was)
 	}
 	delete(s.items, key)
+	if s.Strip != nil { // the reflector strips only lists
+		o = s.Strip(o)
+	}
 	if now, matters := s.Keep(o); matters {
 		if s.items == nil {
 			s.items = map[string]T{}

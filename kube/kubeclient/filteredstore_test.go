@@ -49,3 +49,18 @@ func TestSelection(t *testing.T) {
 		t.Errorf("items %q", items)
 	}
 }
+
+// TestEventIsStripped: the store keeps no more of an object from an event than of one from a list.
+func TestEventIsStripped(t *testing.T) {
+	s := &FilteredStore[*corev1.PersistentVolume]{
+		Key: KeyOfObject, Changed: func(string, []*corev1.PersistentVolume) {},
+		Keep:  func(o any) (*corev1.PersistentVolume, bool) { pv, ok := o.(*corev1.PersistentVolume); return pv, ok },
+		Strip: func(o any) any { return &corev1.PersistentVolume{ObjectMeta: Names(o.(*corev1.PersistentVolume))} },
+	}
+	if err := s.Update(ofClass("a", "one")); err != nil {
+		t.Fatal(err)
+	}
+	if kept, there, _ := s.Find("a"); !there || kept.Spec.StorageClassName != "" {
+		t.Errorf("kept %v", kept)
+	}
+}
