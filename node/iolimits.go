@@ -143,7 +143,8 @@ func (s *Server) CheckLimits(ctx context.Context) error {
 	var errs []error
 	for _, v := range volumes {
 		_, number, active := s.activeDevice(ctx, v)
-		if !active {
+		if !active { // no pod uses it
+			s.noteLimits(ctx, v.ID, nil)
 			continue
 		}
 		different := false

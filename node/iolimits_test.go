@@ -184,6 +184,28 @@ func TestNodeWithoutIOController(t *testing.T) {
 	conditions(0)
 }
 
+// TestVolumeWithoutDeviceHasNoLimitsToSet: when an encrypted volume is closed, no pod uses it, and nothing says any more that its limits are not set.
+func TestVolumeWithoutDeviceHasNoLimitsToSet(t *testing.T) {
+	n := newLimitedNode(t)
+	succeed(t, n.tree.Withhold())
+	delete(n.fake.mounts, "/staging")
+	raw := "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/" + podOne
+	n.fake.luks.class, n.fake.luks.open = lvm.Class{Encryption: lvm.EncryptionLUKS2}, true
+	_, err := n.NodePublishVolume(t.Context(), request(target(raw), rawBlock, attribute(api.AttributeEncryption, "luks2")))
+	succeed(t, err)
+	expect := func(want int) {
+		t.Helper()
+		succeed(t, ignoreConflict(n.CheckLimits(t.Context())))
+		if found := n.limits.conditions([]lvm.Volume{{ID: testID}}); len(found) != want {
+			t.Errorf("conditions %+v, want %d", found, want)
+		}
+	}
+	expect(1)
+	succeed(t, n.unpublishAt(raw))
+	n.fake.luks.open = false
+	expect(0)
+}
+
 func ignoreConflict(err error) error {
 	if lvm.KindOf(err) == lvm.KindConflict {
 		return nil
