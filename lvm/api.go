@@ -98,6 +98,7 @@ type Volume struct {
 
 	Move   string // identifies the last move that it was or is a side of; "": none. Another volume may have its data, and its LUKS header
 	Copied Bytes  // of a receiving volume: how much from its beginning is verified and flushed
+	Base   string // of a receiving volume: the round whose content it had completely, before what Copied says of Move was copied over it; "": none
 	Record string // what the agent notes of its move
 }
 

@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// Managed is what the driver's tags say of a logical volume. One of Volume, Snapshot and Pool is set, or none if Invalid is.
+// Managed is what the driver's tags say of a logical volume. One of Volume, Snapshot, Round and Pool is set, or none if Invalid is.
 type Managed struct {
 	Volume   *Volume
 	Snapshot *Snapshot
+	Round    *Round
 	Pool     bool   // a thin pool that the driver created, for any cluster: the driver may extend it
 	Invalid  string // a sentence: what is wrong with the tags. The driver never changes such a logical volume
 
@@ -62,6 +63,9 @@ func (m *Managed) decode(g Group, lv LV, values map[string]string) error {
 	case kindSnapshot:
 		m.Snapshot = snapshotOf(g, lv, values)
 		return nil
+	case kindRound:
+		m.Round = roundOf(g, lv, values)
+		return nil
 	}
 	v, err := volumeOf(g, lv, values)
 	m.Volume = &v
@@ -82,9 +86,10 @@ func volumeOf(g Group, lv LV, values map[string]string) (v Volume, err error) {
 		Access:  Access(values[keyAccess]),
 		Wiped:   bytesOf(values, keyWiped),
 		Move:    values[keyMove],
+		Record:  recordOf(values), // noted before the volume is a side of a move
 	}
 	if v.Move != "" {
-		v.Copied, v.Record = bytesOf(values, keyCopied), recordOf(values)
+		v.Copied, v.Base = bytesOf(values, keyCopied), values[keyBase]
 	}
 	if v.Class, err = classOf(lv, values); err != nil {
 		return v, err
@@ -132,6 +137,8 @@ func checkTags(values map[string]string) error {
 		return fmt.Errorf("in format %q, and this program reads format %s", version, TagVersion)
 	case kind == kindPool:
 		return nil
+	case kind == kindRound:
+		return checkRoundTags(values)
 	case kind != "" && kind != kindSnapshot:
 		return fmt.Errorf("its kind is %q", kind)
 	case state == "":

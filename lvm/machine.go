@@ -12,6 +12,14 @@ type Machine struct {
 	Runner Runner
 	Kernel Kernel
 	Reader Reader
+	Delta  Delta
+}
+
+// Delta compares thin volumes, as thindelta.Command does.
+type Delta interface {
+	// Compare calls each for every part of two thin volumes that may differ, in chunks of the pool. The volumes are given by their numbers in the
+	// pool, and the pool by the device of its metadata, which has a metadata snapshot. size is the chunk's.
+	Compare(ctx context.Context, metadata string, one, two int, each func(from, length int64)) (size Bytes, err error)
 }
 
 // Runner runs lvm commands, one process each.

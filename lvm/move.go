@@ -38,6 +38,7 @@ func (s VolumeState) IsMove() bool {
 type Incoming struct {
 	Spec       Spec   // Required is the source's size; without Limit and Source
 	Move       string // Volume.Move
+	Since      string // the round of which the source can tell what changed; "": none
 	FormatMark Bytes  // Volume.FormatMark of the source: the mark is on the same place
 }
 
@@ -67,6 +68,9 @@ func MoveTags(v Volume) []string {
 	if v.Copied != 0 {
 		tags = append(tags, EncodeTag(keyCopied, strconv.FormatInt(int64(v.Copied), 10)))
 	}
+	if v.Base != "" {
+		tags = append(tags, EncodeTag(keyBase, v.Base))
+	}
 	rest := base64.StdEncoding.EncodeToString([]byte(v.Record))
 	for i := 0; rest != ""; i++ {
 		n := min(recordChunk, len(rest))
@@ -79,7 +83,7 @@ func MoveTags(v Volume) []string {
 // IsMoveTag reports whether MoveTags can return such a tag.
 func IsMoveTag(tag string) bool {
 	key, _, _ := strings.Cut(strings.TrimPrefix(tag, TagPrefix), "=")
-	return strings.HasPrefix(tag, TagPrefix) && (key == keyState || key == keyMove || key == keyCopied || strings.HasPrefix(key, keyRecord))
+	return strings.HasPrefix(tag, TagPrefix) && (key == keyState || key == keyMove || key == keyCopied || key == keyBase || strings.HasPrefix(key, keyRecord))
 }
 
 // recordOf ignores invalid tags: then there is no record.

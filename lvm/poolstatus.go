@@ -11,6 +11,8 @@ type PoolStatus struct {
 	MetadataUsed, MetadataTotal int64 // blocks of 4 KiB
 	DataUsed, DataTotal         int64 // chunks
 
+	HeldMetadata bool // it has a metadata snapshot
+
 	TransactionID uint64 // 0 if Failed: the kernel does not report it then
 }
 

@@ -23,7 +23,7 @@ const (
 // each LVM command reads and writes the text of all volumes. The name key identifies a volume that an admin renamed.
 const (
 	KeyVersion    = "v"
-	keyKind       = "kind" // snapshot or pool; omitted for a volume
+	keyKind       = "kind" // snapshot, round or pool; omitted for a volume
 	keyState      = "state"
 	KeyCluster    = "cluster"
 	keyName       = "name"
@@ -39,6 +39,7 @@ const (
 
 	keyMove   = "move"   // of a side of a move; stays
 	keyCopied = "copied" // of a receiving volume, in bytes
+	keyBase   = "base"   // of a receiving volume
 	keyRecord = "record" // the first of several: record0, record1, ...; base64
 
 	kindSnapshot = "snapshot"

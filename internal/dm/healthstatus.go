@@ -64,7 +64,7 @@ func ParsePool(params string) (lvm.PoolStatus, error) {
 	if len(f) < 8 {
 		return lvm.PoolStatus{}, fmt.Errorf("%q is not the status of a thin pool", params)
 	}
-	s := lvm.PoolStatus{Mode: f[4], NeedsCheck: f[7] == "needs_check"}
+	s := lvm.PoolStatus{Mode: f[4], NeedsCheck: f[7] == "needs_check", HeldMetadata: f[3] != "-"}
 	var err, dataErr error
 	if s.TransactionID, err = strconv.ParseUint(f[0], 10, 64); err != nil {
 		return lvm.PoolStatus{}, fmt.Errorf("cannot parse %q as the status of a thin pool: %s must be a transaction id", params, f[0])

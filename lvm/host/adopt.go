@@ -111,8 +111,8 @@ func adoptable(g lvm.Group, lv lvm.LV) (lvm.Volume, error) {
 	if _, err := lvm.ParseID(id.String()); err != nil || id.IsSnapshot() || lvm.ReservedNames.MatchString(lv.Name) {
 		return refuse("the driver or LVM uses such names for something else; rename it (lvrename)")
 	}
-	if lv.Thin != nil || lv.Pending {
-		return refuse("it is a thin pool, or its creation is incomplete")
+	if lv.Managed != nil || lv.Thin != nil || lv.Pending {
+		return refuse("it is a thin pool or the driver's own, or its creation is incomplete")
 	}
 	class, err := layoutOf(g, lv)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ready"
 	"github.com/nodelvm/nodelvm/lvm/internal/recovery"
 	"github.com/nodelvm/nodelvm/lvm/internal/reserve"
+	"github.com/nodelvm/nodelvm/lvm/internal/thindelta"
 	"github.com/nodelvm/nodelvm/lvm/internal/thinpool"
 	"github.com/nodelvm/nodelvm/lvm/internal/wipe"
 )
@@ -37,6 +38,7 @@ type Host struct {
 	recovery   *recovery.Recovery
 
 	groupSnapshots *groupsnap.Maker
+	comparing      chan struct{} // one comparison of thin volumes at a time: a pool has one metadata snapshot
 
 	preparer *prepare.Preparer
 	health   health.Checker
@@ -68,6 +70,7 @@ func NewHost(cfg lvm.Config) (*Host, error) {
 		Runner: lvmcmd.Command{SystemDir: cfg.SystemDir, Devices: dm.DeviceDirOf(cfg), Observe: cfg.Observe, Reports: make(chan struct{}, lvmcmd.MaxReports), Files: files},
 		Kernel: ondisk.Kernel{Kernel: dm.Kernel{Sys: "/sys", Proc: "/proc", Dev: "/dev"}},
 		Reader: disks,
+		Delta:  thindelta.Command{},
 	})
 	h.engine.Commands, h.undo = files, undo
 	return h, nil
@@ -87,7 +90,8 @@ func newHostOn(cfg lvm.Config, disks *ondisk.Disks, machine lvm.Machine) *Host {
 	h.pools = thinpool.New(e, tasks, &h.reserved)
 	h.preparer = prepare.New(e, tasks, h.pools, disks)
 	h.groupSnapshots = h.newGroupSnapshots()
-	h.recovery = recovery.New(e, tasks, h.wiper, h.groupSnapshots, h.operations.Has)
+	h.comparing = make(chan struct{}, 1)
+	h.recovery = recovery.New(e, tasks, h.wiper, h.groupSnapshots, h.recoverRound, h.operations.Has)
 	return h
 }
 

@@ -181,7 +181,19 @@ func (h *Host) Received(ctx context.Context, id lvm.ID, uuid, move string) (lvm.
 		if at.v.State != lvm.StateReceiving && at.v.State != lvm.StateReceived || at.v.Move != move {
 			return next, stepRefused(at.v, "received for move "+move)
 		}
-		next.State, next.Copied = lvm.StateReceived, 0
+		next.State, next.Copied, next.Base = lvm.StateReceived, 0, ""
+		return next, nil
+	})
+}
+
+// RoundReceived records that a receiving volume has the content of a round, verified and flushed.
+func (h *Host) RoundReceived(ctx context.Context, id lvm.ID, uuid, move string) (lvm.Volume, error) {
+	return h.moveStep(ctx, moveStep{name: "noted as having a round", id: id, uuid: uuid, move: move}, func(_ context.Context, at located) (lvm.Volume, error) {
+		next := at.v
+		if at.v.State != lvm.StateReceiving || at.v.Move != move {
+			return next, stepRefused(at.v, "noted as having round "+move)
+		}
+		next.Copied, next.Base = 0, move
 		return next, nil
 	})
 }
@@ -222,7 +234,8 @@ func (h *Host) NoteMove(ctx context.Context, id lvm.ID, uuid, record string) err
 	return err
 }
 
-// MoveDevice returns the device of a volume that is held for this move, or receives its content, and activates it if necessary.
+// MoveDevice returns the device of a volume that is held for this move, or receives its content, or that of its round with this name. It activates
+// the device if necessary.
 func (h *Host) MoveDevice(ctx context.Context, id lvm.ID, uuid, move string) (string, error) {
 	step := moveStep{name: "opened", id: id, uuid: uuid, move: move}
 	return oplock.Do(ctx, &h.operations, id.LV, step, func(ctx context.Context) (string, error) {
@@ -231,9 +244,13 @@ func (h *Host) MoveDevice(ctx context.Context, id lvm.ID, uuid, move string) (st
 			return "", err
 		}
 		at, err := h.find(s, step)
-		switch {
-		case err != nil:
+		if err != nil {
 			return "", err
+		}
+		if r, is := roundOf(at.g, at.v, move); is {
+			return h.activateRound(ctx, r)
+		}
+		switch {
 		case at.v.State != lvm.StateMoving && at.v.State != lvm.StateReceiving || at.v.Move != move:
 			return "", stepRefused(at.v, "opened for move "+move)
 		}

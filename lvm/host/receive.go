@@ -11,7 +11,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
 
-// Receive creates a volume in the state receiving for a move, or finds it. What another move copied into it counts no more. No pod can use it before
+// Receive creates a volume in the state receiving for a move, or finds it. What another move copied into it counts no more, but for the round that
+// in.Since names, if the volume has it completely. No pod can use it before
 // Finish. KindExists: another volume has its name, or a complete copy from another move; KindInsufficientCapacity, KindInvalid,
 // KindOutOfRange, KindBusy: as Create.
 func (h *Host) Receive(ctx context.Context, in lvm.Incoming) (lvm.Volume, error) {
@@ -49,13 +50,13 @@ func (h *Host) receive(ctx context.Context, in lvm.Incoming) (lvm.Volume, error)
 			err = h.engine.Flush(g)
 		}
 		return *r.Have, err
-	case r.Restart != nil:
-		_, lv, v, err := s.FindVolume(r.Restart.ID)
+	case r.Begin != nil:
+		_, lv, v, err := s.FindVolume(r.Begin.ID)
 		if err != nil {
 			return lvm.Volume{}, err
 		}
 		next := v
-		next.Move, next.Copied = in.Move, 0
+		next.Move, next.Copied, next.Base = r.Begin.Move, r.Begin.Copied, r.Begin.Base
 		return h.engine.ChangeMove(ctx, s, lv, v, next)
 	case r.Leftover != nil:
 		if err := h.engine.Remove(ctx, s, r.Leftover.ID, r.Leftover.UUID, r.Leftover.State); err != nil {

@@ -175,7 +175,11 @@ func (n *Node) poolStatus(g *group, pool *lvm.LV) string {
 	}
 	total := lvm.Bytes(pool.Extents) * g.ExtentSize / pool.Thin.ChunkSize
 	blocks := lvm.Bytes(g.find(pool.Thin.Metadata).Extents) * g.ExtentSize / (4 * lvm.KiB)
-	return fmt.Sprintf("%d %d/%d %d/%d - rw discard_passdown error_if_no_space - 128", n.kernelOf(pool).transaction, 10+used/100, blocks, used, total)
+	root := "-"
+	if n.kernelOf(pool).held {
+		root = "17"
+	}
+	return fmt.Sprintf("%d %d/%d %d/%d %s rw discard_passdown error_if_no_space - 128", n.kernelOf(pool).transaction, 10+used/100, blocks, used, total, root)
 }
 
 // Fill writes the first bytes of a thin volume: its pool allocates blocks for them.

@@ -113,7 +113,17 @@ func (k kernel) MessagePool(uuid, text string) error {
 
 func (n *Node) message(g *group, pool *lvm.LV, text string) error {
 	var made, origin int
-	devices := n.kernelOf(pool).devices
+	k := n.kernelOf(pool)
+	devices := k.devices
+	switch reserve := text == "reserve_metadata_snap"; {
+	case reserve && k.held:
+		return unix.EBUSY
+	case !reserve && text == "release_metadata_snap" && !k.held:
+		return unix.EINVAL
+	case reserve, text == "release_metadata_snap":
+		k.held = reserve
+		return nil
+	}
 	if _, err := fmt.Sscanf(text, "delete %d", &made); err == nil {
 		if !devices[made] {
 			return unix.ENODATA

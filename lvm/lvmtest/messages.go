@@ -13,6 +13,7 @@ type poolKernel struct {
 	behind  bool // it has not counted LVM's pending messages
 
 	transaction uint64 // the pool's own id
+	held        bool   // it has a metadata snapshot
 }
 
 func (n *Node) kernelOf(pool *lvm.LV) *poolKernel {

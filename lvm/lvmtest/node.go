@@ -106,6 +106,9 @@ func (n *Node) HostOn(cfg lvm.Config, m lvm.Machine) *host.Host {
 	if m.Reader == nil {
 		m.Reader = reader{n}
 	}
+	if m.Delta == nil {
+		m.Delta = delta{n}
+	}
 	return host.NewHostOn(cfg, m)
 }
 

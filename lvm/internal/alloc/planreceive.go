@@ -9,7 +9,7 @@ import (
 // Reception is the action for one lvm.Incoming: exactly one field is set.
 type Reception struct {
 	Have     *lvm.Volume // it exists for this move: no action
-	Restart  *lvm.Volume // it holds a part of what another move copied: the copy begins again
+	Begin    *lvm.Volume // it holds what another round or move copied: these Move, Copied and Base are to be noted before this copy begins
 	Leftover *lvm.Volume // a killed lvcreate left it incomplete: remove it, then plan again
 	Create   *Allocation
 }
@@ -60,10 +60,13 @@ func receiveInto(s lvm.State, v lvm.Volume, in lvm.Incoming, incompatible error)
 		return Reception{Leftover: &v}, nil
 	case incompatible != nil:
 		return Reception{}, incompatible
-	case v.Move == in.Move && (v.State == lvm.StateReceiving || v.State == lvm.StateReceived || v.State == lvm.StateReady):
+	case v.Move == in.Move && (v.State == lvm.StateReceived || v.State == lvm.StateReady):
 		return Reception{Have: &v}, nil
 	case v.State == lvm.StateReceiving:
-		return Reception{Restart: &v}, nil
+		if next := beginCopy(v, in.Move, in.Since); next != v {
+			return Reception{Begin: &next}, nil
+		}
+		return Reception{Have: &v}, nil
 	case v.State == lvm.StateReady:
 		return Reception{}, lvm.Errorf(lvm.KindExists, "volume %q cannot move to this node: %s/%s has its name, and pods can use it", in.Spec.Name, v.Group, v.ID.LV)
 	case v.State == lvm.StateReceived:
@@ -72,9 +75,23 @@ func receiveInto(s lvm.State, v lvm.Volume, in lvm.Incoming, incompatible error)
 	return Reception{}, lvm.Errorf(lvm.KindExists, "volume %q cannot move to this node yet: %w; it must be removed first", in.Spec.Name, v.CheckNoMove("used"))
 }
 
+// beginCopy returns what a receiving volume's tags must say before the copy of this round or hold goes on. The copy is that of the changes since
+// an earlier round only if the volume has that round completely, and nothing of a later one. Otherwise it is one of everything.
+func beginCopy(v lvm.Volume, move, since string) lvm.Volume {
+	switch {
+	case v.Move == move && (v.Base == "" || v.Base == move || v.Base == since):
+		return v // as it began, or complete
+	case v.Move != move && since != "" && v.Base == since && v.Move == since:
+		v.Move, v.Copied = move, 0
+	default:
+		v.Move, v.Copied, v.Base = move, 0, ""
+	}
+	return v
+}
+
 // ReceptionGroup returns the UUID of the volume group that a reception changes.
 func ReceptionGroup(r Reception) lvm.VGUUID {
-	for _, v := range []*lvm.Volume{r.Have, r.Restart, r.Leftover} {
+	for _, v := range []*lvm.Volume{r.Have, r.Begin, r.Leftover} {
 		if v != nil {
 			return v.ID.VG
 		}

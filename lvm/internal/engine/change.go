@@ -27,7 +27,7 @@ func (e *Engine) ChangeState(ctx context.Context, s lvm.State, v lvm.Volume, to 
 	return e.retag(ctx, g, t, v, to, lvmcmd.StateArgs(t, g, v.UUID, v.State, to), func(now lvm.Volume) bool { return now.State == to })
 }
 
-// ChangeMove replaces what a volume's tags say of its move: State, Move, Copied and Record of next. It is ChangeState in everything else.
+// ChangeMove replaces what a volume's tags say of its move: State, Move, Copied, Base and Record of next. It is ChangeState in everything else.
 func (e *Engine) ChangeMove(ctx context.Context, s lvm.State, lv lvm.LV, v, next lvm.Volume) (lvm.Volume, error) {
 	if v.State != next.State && !lvm.CanMove(v.State, next.State) {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindConflict, "volume %s/%s is %s, and no step of a move makes it %s", v.Group, v.ID.LV, v.State, next.State)
@@ -41,7 +41,7 @@ func (e *Engine) ChangeMove(ctx context.Context, s lvm.State, lv lvm.LV, v, next
 		return lvm.Volume{}, err
 	}
 	return e.retag(ctx, g, t, v, next.State, lvmcmd.MoveArgs(t, g, v.UUID, v.State, lv.Tags, next), func(now lvm.Volume) bool {
-		return now.State == next.State && now.Move == next.Move && now.Copied == next.Copied && now.Record == next.Record
+		return now.State == next.State && now.Move == next.Move && now.Copied == next.Copied && now.Base == next.Base && now.Record == next.Record
 	})
 }
 

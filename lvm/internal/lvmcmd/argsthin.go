@@ -103,3 +103,10 @@ func FlushArgs(g lvm.Group, pool lvm.LV, cluster string) []string {
 	args = append(args, AddTags(lvm.SnapshotTags(lvm.Snapshot{Name: FlushName, Cluster: cluster, Source: lvm.ID{LV: pool.Name}, State: lvm.StateCreating}))...)
 	return append(args, "--", string(g.Name))
 }
+
+// roundArgs creates and activates a round. -kn: a node that boots can activate it again like any volume.
+func roundArgs(t, origin Target, g lvm.Group, r lvm.Round) []string {
+	args := append(OnDevices("lvcreate", g), "-ay", "-kn", "-pr", "-s", "-n", t.lv)
+	args = append(args, AddTags(lvm.RoundTags(r))...)
+	return append(args, "--", origin.String())
+}

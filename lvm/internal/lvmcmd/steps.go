@@ -112,6 +112,23 @@ func SnapshotSteps(p alloc.SnapshotPlacement) ([]Step, error) {
 	return append(steps, Step{snapshotArgs(t, origin, p.Group, p.Snapshot)}), nil
 }
 
+// RoundSteps are the commands that create a planned round.
+func RoundSteps(p alloc.RoundPlacement) ([]Step, error) {
+	origin, err := TargetOf(p.Group.Name, p.Round.Source.LV)
+	if err != nil {
+		return nil, err
+	}
+	t, err := TargetOf(p.Group.Name, p.Round.ID.LV)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := PoolSteps(p.Pool)
+	if err != nil {
+		return nil, err
+	}
+	return append(steps, Step{roundArgs(t, origin, p.Group, p.Round)}), nil
+}
+
 // PoolSteps are the commands that a pool needs before it provisions more: none, to create it, to extend it, or both. Either does no
 // harm if the next steps never run: the next plan extends the pool that it finds, and first removes an incomplete one.
 func PoolSteps(p *alloc.PoolGrowth) ([]Step, error) {

@@ -29,12 +29,13 @@ type Recovery struct {
 	tasks     *oplock.Tasks
 	wiper     *wipe.Wiper
 	snapshots *groupsnap.Maker
-	inFlight  func(lv string) bool // reports whether a request works on a volume
+	rounds    func(ctx context.Context, r lvm.Round) error // recovers a round
+	inFlight  func(lv string) bool                         // reports whether a request works on a volume
 }
 
-// New returns the recovery of an engine's groups; inFlight reports whether a request works on a volume.
-func New(e *engine.Engine, tasks *oplock.Tasks, w *wipe.Wiper, snapshots *groupsnap.Maker, inFlight func(lv string) bool) *Recovery {
-	return &Recovery{e, tasks, w, snapshots, inFlight}
+// New returns the recovery of an engine's groups; rounds recovers a round of a move, and inFlight reports whether a request works on a volume.
+func New(e *engine.Engine, tasks *oplock.Tasks, w *wipe.Wiper, snapshots *groupsnap.Maker, rounds func(ctx context.Context, r lvm.Round) error, inFlight func(lv string) bool) *Recovery {
+	return &Recovery{e, tasks, w, snapshots, rounds, inFlight}
 }
 
 // Start recovers the groups of the first read, and from now on each group that appears. It returns when each has been tried once,
@@ -108,6 +109,9 @@ func (r *Recovery) recoverGroup(ctx context.Context, g lvm.Group) (unfinished er
 	for _, lv := range g.LVs {
 		if sn, is := lv.AsSnapshot(); is && sn.Cluster == r.engine.Config.Cluster && sn.State != lvm.StateReady {
 			unfinished = errors.Join(unfinished, r.recoverSnapshot(ctx, sn))
+		}
+		if round, is := lv.AsRound(); is && round.Cluster == r.engine.Config.Cluster {
+			unfinished = errors.Join(unfinished, r.rounds(ctx, round))
 		}
 		v, is := lv.AsVolume()
 		if !is || v.Cluster != r.engine.Config.Cluster {

@@ -79,7 +79,7 @@ func TestReadStartsNoRecovery(t *testing.T) {
 		t.Errorf("the reads started work: %v, %q", err, m.commands())
 	}
 
-	r := New(e, tasks, nil, nil, func(string) bool { return false })
+	r := New(e, tasks, nil, nil, nil, func(string) bool { return false })
 	tasks.Start(r.recoverArrivals)
 	select {
 	case <-m.began:

@@ -31,7 +31,7 @@ func TestInactiveTableOfRunningCommandIsKept(t *testing.T) {
 	dir := t.TempDir()
 	kernel := &forgetful{}
 	tasks := oplock.NewTasks()
-	r := New(engine.New(lvm.Config{LockDir: dir, Cluster: fixture.TestCluster}, lvm.Machine{Kernel: kernel}, tasks), tasks, nil, nil, nil)
+	r := New(engine.New(lvm.Config{LockDir: dir, Cluster: fixture.TestCluster}, lvm.Machine{Kernel: kernel}, tasks), tasks, nil, nil, nil, nil)
 	g := fixture.Holding(fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 9}}), "a", 3, func(*lvm.Volume) {})
 	g.LVs[0].Pool = "pool"
 	g.LVs = append(g.LVs, lvm.LV{UUID: "pool", Name: "pool", Type: "thin-pool", Thin: &lvm.ThinPool{}})

@@ -43,6 +43,8 @@ func Run(t *testing.T, newFixture func(t *testing.T) hosttest.Fixture) {
 		{"spoilt", testSpoilt},
 		{"a move's source", testMoveSource},
 		{"a move's target", testMoveTarget},
+		{"rounds of a move", testRounds},
+		{"rounds at a move's target", testRoundsReceived},
 		{"renamed", testRenamed},
 		{"a renamed volume", testRenamedVolume},
 	} {

@@ -21,6 +21,11 @@ func testMoveSource(t *testing.T, b hosttest.Fixture) {
 	v := d.MustCreate(t, b.Spec("leaves", 12*lvm.MiB))
 	ctx := t.Context()
 	device := d.MustActivate(t, v)
+	hosttest.Must(t, d.NoteMove(ctx, v.ID, v.UUID, "a record"))
+	d = b.Start(t)
+	if now, err := d.Lookup(ctx, v.ID); err != nil || now.Record != "a record" {
+		t.Errorf("noted before the volume is held: %+v, %v", now, err)
+	}
 	release := b.Hold(t, device)
 	hosttest.Refused(t, "hold an open one", lvm.KindInUse)(d.Hold(ctx, v.ID, v.UUID, firstMove))
 	release()

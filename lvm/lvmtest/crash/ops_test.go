@@ -25,7 +25,7 @@ type crashOp struct {
 	check   func(*crash, *hosttest.Driver)       // checks the outcome, and cleans up for the next case
 }
 
-var crashOps = slices.Concat(moveOps, []crashOp{
+var crashOps = slices.Concat(moveOps, roundOps, []crashOp{
 	{name: "create", do: (*crash).create, check: (*crash).checkCreated},
 	{name: "raid create", do: (*crash).create, check: (*crash).checkCreated},
 	{name: "raw create", prepare: (*crash).leaveDirt, do: (*crash).create, check: (*crash).checkCreated},
@@ -177,9 +177,10 @@ func (c *crash) makeOrigin(d *hosttest.Driver) {
 
 // checkStarted checks that a start leaves nothing unfinished and no pending messages, before the request is repeated.
 func (c *crash) checkStarted() {
+	c.checkMetadata()
 	g := c.b.ReadGroup(c.t)
 	for _, lv := range g.LVs {
-		if !lv.Hidden && (slices.Contains(lv.Tags, "nodelvm.state=creating") || slices.Contains(lv.Tags, "nodelvm.state=zeroing")) { // the parts keep their first tags
+		if !lv.Hidden && (slices.Contains(lv.Tags, "nodelvm.state=creating") || slices.Contains(lv.Tags, "nodelvm.state=zeroing") || slices.Contains(lv.Tags, "nodelvm.state=comparing")) { // the parts keep their first tags
 			c.t.Errorf("after a start %s is unfinished", lv.Name)
 		}
 		if lv.Thin == nil {
