@@ -97,8 +97,8 @@ type Volume struct {
 	FormatMark Bytes // the first place of its format mark on its logical volume (FormatMark); 0: it never had one
 
 	Move   string // identifies the last move that it was or is a side of; "": none. Another volume may have its data, and its LUKS header
-	Copied Bytes  // of a receiving volume: how much from its beginning is verified and flushed
-	Base   string // of a receiving volume: the round whose content it had completely, before what Copied says of Move was copied over it; "": none
+	Copied Bytes  // Of a receiving volume: how much from its beginning is verified and flushed.
+	Base   string // Of a receiving volume: the round that it has. Copied bytes of Move may be written over it. "": none.
 	Record string // what the agent notes of its move
 }
 

@@ -71,6 +71,7 @@ var layers = map[string][]string{
 	"lvm/internal/alloc":     {"lvm"},
 	"lvm/internal/lvmcmd":    {"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "internal/dm"},
 	"lvm/internal/oplock":    commands,
+	"lvm/internal/thindelta": {"lvm", "lvm/tail"},
 	"lvm/internal/zeroed":    {"lvm", "lvm/internal/alloc"},
 	"lvm/internal/reserve":   {"lvm", "lvm/internal/alloc"},
 	"lvm/internal/engine":    slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed"}),
@@ -82,7 +83,7 @@ var layers = map[string][]string{
 	"lvm/internal/groupsnap": changes,
 	"lvm/internal/recovery":  slices.Concat(changes, []string{"report", "lvm/internal/wipe", "lvm/internal/groupsnap"}),
 	"lvm/host": slices.Concat(changes, []string{"report", "lvm/internal/reserve", "lvm/internal/ready", "lvm/internal/wipe", "lvm/internal/health",
-		"lvm/internal/thinpool", "lvm/internal/prepare", "lvm/internal/groupsnap", "lvm/internal/recovery"}),
+		"lvm/internal/thinpool", "lvm/internal/prepare", "lvm/internal/groupsnap", "lvm/internal/recovery", "lvm/internal/thindelta"}),
 	"node/filesystem": {"lvm", "lvm/tail", "internal/dm"},
 	"node/mount":      {"lvm", "lvm/tail", "internal/dm"},
 	"node/luks":       {"lvm", "lvm/tail", "internal/dm"},
@@ -115,7 +116,7 @@ var kubeLayers = map[string][]string{
 }
 
 // processes names the one file of a package that may start processes.
-var processes = map[string]string{"lvm/internal/lvmcmd": "run.go", "internal/dm": "modprobe.go", "node/luks": "cryptsetup.go"}
+var processes = map[string]string{"lvm/internal/lvmcmd": "run.go", "internal/dm": "modprobe.go", "lvm/internal/thindelta": "thindelta.go", "node/luks": "cryptsetup.go"}
 
 // dashboard is the page that kubectl's plugin serves. It reads the cluster through an interface.
 const dashboard = "cmd/kubectl-nodelvm/dashboard"
@@ -169,7 +170,7 @@ func forbidden(name, dep string, standard bool) string {
 func forbiddenDirectly(name, dep string) string {
 	switch {
 	case dep == "os/exec" && processes[name] == "":
-		return "lvm/internal/lvmcmd, internal/dm and node/luks start processes, and libraries for node/mount and node/filesystem"
+		return "lvm/internal/lvmcmd, lvm/internal/thindelta, internal/dm and node/luks start processes, and libraries for node/mount and node/filesystem"
 	case isOrUnder(dep, "k8s.io/mount-utils") && name != "node/mount", dep == "k8s.io/utils/exec" && name != "node/filesystem":
 		return "node/mount mounts, and node/filesystem runs the programs of file systems"
 	case isOrUnder(dep, "k8s.io/client-go") && !isOrUnder(name, "kube") && name != "cmd/kubectl-nodelvm":

@@ -93,7 +93,7 @@ func (h *Host) comparison(ctx context.Context, id lvm.ID, uuid, since, move stri
 	return h.findCompared(s, id, uuid, since, move)
 }
 
-// findCompared finds what is to be compared.
+// findCompared finds both volumes and their pool.
 func (h *Host) findCompared(s lvm.State, id lvm.ID, uuid, since, move string) (c comparison, err error) {
 	at, err := h.find(s, moveStep{id: id, uuid: uuid})
 	if err != nil {

@@ -61,7 +61,7 @@ func (h *Host) takeRound(ctx context.Context, spec lvm.RoundSpec) (lvm.Round, er
 	return h.createRound(ctx, s, p)
 }
 
-// checkRoundRoom looks at the pool as the kernel sees it, unless it is extended first, or inactive.
+// checkRoundRoom checks the kernel's status of the pool, unless it is extended first, or inactive.
 func (h *Host) checkRoundRoom(g lvm.Group, p alloc.RoundPlacement) error {
 	pool := g.FindLV(p.Round.Pool)
 	if p.Pool != nil || pool == nil {
@@ -141,8 +141,8 @@ func (h *Host) Rounds(ctx context.Context) (all []lvm.Round, err error) {
 	return all, nil
 }
 
-// CrowdsPool returns an error (KindInsufficientCapacity) if the pool of a round has become too full for it: the pods come first.
-func (h *Host) CrowdsPool(ctx context.Context, r lvm.Round) error {
+// FitsPool returns an error (KindInsufficientCapacity) if the pool of a round has become too full for it: the pods come first.
+func (h *Host) FitsPool(ctx context.Context, r lvm.Round) error {
 	s, err := h.engine.ReadState(ctx)
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (h *Host) CrowdsPool(ctx context.Context, r lvm.Round) error {
 	if err != nil || status == nil {
 		return err
 	}
-	return alloc.CheckCrowded(g, pool.Name, *status)
+	return alloc.CheckRoundsFit(g, pool.Name, *status)
 }
 
 // DropRound removes a round. Nil if its readable group lacks it. KindInUse: it is being sent.

@@ -15,8 +15,7 @@ type RoundPlacement struct {
 }
 
 // PlanRound decides the action for a round of a volume whose move is noted (lvm.Volume.Record). KindInvalid: the volume is not thin, or it is a
-// read-only copy; KindConflict: its state allows no round; KindInsufficientCapacity: its pool can provision no more; KindNotFound, KindNotLocal,
-// KindNotManaged: as FindVolume.
+// read-only copy; KindConflict: its state allows no round; KindInsufficientCapacity: its pool can provision no more. The rest is as for FindVolume.
 func PlanRound(s lvm.State, cluster string, spec lvm.RoundSpec) (RoundPlacement, error) {
 	if err := lvm.CheckMove(spec.Move); err != nil {
 		return RoundPlacement{}, err
@@ -65,29 +64,29 @@ func PlanRound(s lvm.State, cluster string, spec lvm.RoundSpec) (RoundPlacement,
 	}}, nil
 }
 
-// roundUse is how full a pool may be, in percent, when a round is created in it: what pods write while the round exists needs new blocks.
-const roundUse = 80
+// newRoundUse is how full a pool may be, in percent, when a round is created in it: what pods write while the round exists needs new blocks.
+const newRoundUse = 80
 
 // CheckRoundRoom returns an error (lvm.KindInsufficientCapacity) if the kernel's status of a pool leaves no room for a round.
 func CheckRoundRoom(g lvm.Group, pool string, s lvm.PoolStatus) error {
 	switch {
 	case s.IsFailed():
 		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s takes no writes: %s", g.Name, pool, s.FailureReason())
-	case lvm.IsAbove(s.DataUsed, s.DataTotal, roundUse), lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, roundUse):
+	case lvm.IsAbove(s.DataUsed, s.DataTotal, newRoundUse), lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, newRoundUse):
 		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s is too full: %s of its data and %s of its metadata are in use, and a snapshot for a move needs both below %d %%: extend it, or delete volumes or snapshots in it",
-			g.Name, pool, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal), roundUse)
+			g.Name, pool, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal), newRoundUse)
 	}
 	return nil
 }
 
-// crowdedUse is how full a pool may be, in percent, while rounds exist in it.
-const crowdedUse = 90
+// roundsUse is how full a pool may be, in percent, while rounds exist in it.
+const roundsUse = 90
 
-// CheckCrowded returns an error (lvm.KindInsufficientCapacity) if a pool has become too full for the rounds in it.
-func CheckCrowded(g lvm.Group, pool string, s lvm.PoolStatus) error {
-	if s.IsFailed() || lvm.IsAbove(s.DataUsed, s.DataTotal, crowdedUse) || lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, crowdedUse) {
+// CheckRoundsFit returns an error (lvm.KindInsufficientCapacity) if a pool has become too full for the rounds in it.
+func CheckRoundsFit(g lvm.Group, pool string, s lvm.PoolStatus) error {
+	if s.IsFailed() || lvm.IsAbove(s.DataUsed, s.DataTotal, roundsUse) || lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, roundsUse) {
 		return lvm.Errorf(lvm.KindInsufficientCapacity, "the thin pool %s/%s has become too full for the snapshots of a move: %s of its data and %s of its metadata are in use, and at most %d %% may be",
-			g.Name, pool, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal), crowdedUse)
+			g.Name, pool, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal), roundsUse)
 	}
 	return nil
 }

@@ -9,9 +9,9 @@ import (
 // TestRoundRoom: a round needs room in its pool, and goes before the pool is full.
 func TestRoundRoom(t *testing.T) {
 	for _, c := range []struct {
-		what         string
-		s            lvm.PoolStatus
-		room, crowds bool
+		what       string
+		s          lvm.PoolStatus
+		room, over bool
 	}{
 		{"empty", lvm.PoolStatus{DataTotal: 100, MetadataTotal: 100}, true, false},
 		{"three quarters", lvm.PoolStatus{DataUsed: 75, DataTotal: 100, MetadataUsed: 75, MetadataTotal: 100}, true, false},
@@ -26,7 +26,7 @@ func TestRoundRoom(t *testing.T) {
 		if err := CheckRoundRoom(g, "pool", c.s); (err == nil) != c.room {
 			t.Errorf("%s: %v", c.what, err)
 		}
-		if err := CheckCrowded(g, "pool", c.s); (err != nil) != c.crowds {
+		if err := CheckRoundsFit(g, "pool", c.s); (err != nil) != c.over {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}

@@ -122,7 +122,7 @@ func (r *Recovery) recoverGroup(ctx context.Context, g lvm.Group) (unfinished er
 			unfinished = errors.Join(unfinished, r.recoverVolume(ctx, v))
 		case lvm.StateDeleting:
 			r.wiper.Wipe(v)
-		case lvm.StateReady, lvm.StateMoving, lvm.StateMoved, lvm.StateReceiving, lvm.StateReceived: // the agent continues a move
+		case lvm.StateReady, lvm.StateMoving, lvm.StateMoved, lvm.StateReceiving, lvm.StateReceived, lvm.StateComparing: // the agent continues a move
 		}
 	}
 	r.flushPools(ctx, g)

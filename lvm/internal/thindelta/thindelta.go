@@ -1,7 +1,6 @@
 package thindelta
 
 import (
-	"bytes"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -9,9 +8,9 @@ import (
 	"io"
 	"os/exec"
 	"strconv"
-	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/tail"
 )
 
 // Command is the program on the node. It reads the metadata only, and can be ended at any time.
@@ -25,7 +24,7 @@ func (Command) Compare(ctx context.Context, metadata string, one, two int, each 
 	defer cancel()
 	command := exec.CommandContext(ctx, "thin_delta", "--metadata-snap", "--snap1", strconv.Itoa(one), "--snap2", strconv.Itoa(two), metadata)
 	command.Env = []string{"LC_ALL=C", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	var stderr tail
+	var stderr tail.Buffer
 	command.Stderr = &stderr
 	stdout, err := command.StdoutPipe()
 	if err == nil {
@@ -38,24 +37,13 @@ func (Command) Compare(ctx context.Context, metadata string, one, two int, each 
 	if err != nil {
 		cancel()
 	}
-	if failure := command.Wait(); failure != nil && (err == nil || stderr.Len() > 0) {
-		err = fmt.Errorf("%w: %s", failure, strings.Join(strings.Fields(stderr.String()), " "))
+	if failure := command.Wait(); failure != nil && (err == nil || stderr.Line() != "") {
+		err = fmt.Errorf("%w: %s", failure, stderr.Line())
 	}
 	if err != nil {
 		return 0, lvm.Errorf(lvm.KindInternal, "thin_delta cannot compare the thin volumes %d and %d on %s: %w", one, two, metadata, err)
 	}
 	return chunk, nil
-}
-
-// tail keeps the beginning of a program's messages.
-type tail struct{ bytes.Buffer }
-
-func (t *tail) Write(b []byte) (int, error) {
-	const most = 1024
-	if room := most - t.Len(); room > 0 {
-		_, _ = t.Buffer.Write(b[:min(room, len(b))])
-	}
-	return len(b), nil
 }
 
 // maxChunk is the kernel's limit for a pool's chunk.

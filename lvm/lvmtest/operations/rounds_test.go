@@ -91,14 +91,14 @@ func TestForeignMetadataSnapshot(t *testing.T) {
 	}
 }
 
-// deaf is a kernel whose pools take no message but the first.
-type deaf struct {
+// interrupted is a kernel whose pools take no message but the first.
+type interrupted struct {
 	lvm.Kernel
-	said *int
+	sent *int
 }
 
-func (k deaf) MessagePool(uuid, text string) error {
-	if *k.said++; *k.said > 1 {
+func (k interrupted) MessagePool(uuid, text string) error {
+	if *k.sent++; *k.sent > 1 {
 		return errors.New("interrupted")
 	}
 	return k.Kernel.MessagePool(uuid, text)
@@ -122,8 +122,8 @@ func TestInterruptedComparison(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			node, said := hosttest.NewNode(), new(int)
-			d, v := moving(t, node, lvm.Machine{Kernel: deaf{node.Kernel(), said}})
+			node, sent := hosttest.NewNode(), new(int)
+			d, v := moving(t, node, lvm.Machine{Kernel: interrupted{node.Kernel(), sent}})
 			if _, err := d.Changes(t.Context(), v.ID, v.UUID, roundOne, roundTwo); err == nil {
 				t.Error("it ended")
 			}
@@ -131,7 +131,7 @@ func TestInterruptedComparison(t *testing.T) {
 			if !isHeld(t, node, g) || roundState(t, d, roundOne) != lvm.StateComparing {
 				t.Fatal("nothing is left to release")
 			}
-			*said = -100
+			*sent = -100
 			if what == "start" {
 				d = hosttest.StartOn(t, node, lvm.Config{CacheTTL: -1}, lvm.Machine{})
 			}
