@@ -25,6 +25,7 @@ const (
 	podsFirst     = 5 * time.Second // How long a new claim may lack a pod: an operator creates both within seconds.
 	excludedAgain = time.Minute     // Interval of the comparison while a rule excludes the node: no watch announces its end.
 	podsCompared  = 8               // Of one claim.
+	termsCompared = 64              // Of the anti-affinity of a pod, which a tenant writes; with each pod on the node.
 )
 
 // mayPin reports whether this node, which has the source, may be selected for the claim: a pod of the claim can run here, or the claim has
@@ -87,16 +88,18 @@ func (a *Agent) ruleAgainst(ctx context.Context, pods []corev1.Pod) (rule string
 	if err != nil || node == nil {
 		return "", err
 	}
-	rules := make([]string, len(pods))
+	rules, avoided := make([]string, len(pods)), make([][]podSelector, len(pods))
 	for i := range pods {
+		avoided[i] = avoidedBy(&pods[i], node)
 		if found := pending.RulesAgainst(&pods[i], node); len(found) > 0 {
 			rules[i] = found[0]
 		}
 	}
 	err = a.pods.each(ctx, metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", a.node), ruledPodFields, func(other *corev1.Pod) {
+		avoidedByOther := avoidedBy(other, node)
 		for i := range pods {
 			if rules[i] == "" {
-				rules[i] = antiAffinity(&pods[i], other, node)
+				rules[i] = antiAffinity(&pods[i], other, avoided[i], avoidedByOther)
 			}
 		}
 	})
@@ -109,35 +112,51 @@ func (a *Agent) ruleAgainst(ctx context.Context, pods []corev1.Pod) (rule string
 	return rules[0], nil
 }
 
-// antiAffinity says which required anti-affinity keeps a pod from the node, on which the other pod runs; "": none.
-func antiAffinity(pod, other *corev1.Pod, node *corev1.Node) string {
+// antiAffinity says which required anti-affinity keeps a pod from the node, on which the other pod runs; "": none. The pods avoid those that are selected.
+func antiAffinity(pod, other *corev1.Pod, avoided, avoidedByOther []podSelector) string {
 	switch {
 	case other.Status.Phase == corev1.PodSucceeded || other.Status.Phase == corev1.PodFailed:
 		return ""
-	case avoids(pod, other, node):
+	case selects(avoided, other):
 		return fmt.Sprintf("the required anti-affinity of pod %s excludes the node of pod %s/%s", pod.Name, other.Namespace, other.Name)
-	case avoids(other, pod, node):
+	case selects(avoidedByOther, pod):
 		return fmt.Sprintf("the required anti-affinity of pod %s/%s, which runs there, excludes pod %s", other.Namespace, other.Name, pod.Name)
 	}
 	return ""
 }
 
-// avoids reports whether a required anti-affinity of a pod excludes the node on which the other one runs, or the other way round. A selector of
-// namespaces by label counts only if it selects all: the driver reads no namespaces.
-func avoids(pod, other *corev1.Pod, node *corev1.Node) bool {
-	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
-		return false
-	}
-	return slices.ContainsFunc(pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(term corev1.PodAffinityTerm) bool {
-		if _, has := node.Labels[term.TopologyKey]; !has {
-			return false
-		}
-		everywhere := term.NamespaceSelector != nil && len(term.NamespaceSelector.MatchLabels)+len(term.NamespaceSelector.MatchExpressions) == 0
-		own := len(term.Namespaces) == 0 && term.NamespaceSelector == nil && pod.Namespace == other.Namespace
-		if !everywhere && !own && !slices.Contains(term.Namespaces, other.Namespace) {
-			return false
-		}
-		selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
-		return err == nil && selector.Matches(labels.Set(other.Labels))
+// podSelector is a term of an anti-affinity.
+type podSelector struct {
+	everywhere bool // in all namespaces
+	namespaces []string
+	labels     labels.Selector
+}
+
+func selects(of []podSelector, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(of, func(s podSelector) bool {
+		return (s.everywhere || slices.Contains(s.namespaces, pod.Namespace)) && s.labels.Matches(labels.Set(pod.Labels))
 	})
+}
+
+// avoidedBy returns the pods that the required anti-affinity of a pod keeps from the node, or the pod from theirs. A selector of namespaces by label counts
+// only if it selects all: the driver reads no namespaces.
+func avoidedBy(pod *corev1.Pod, node *corev1.Node) (avoided []podSelector) {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
+		return nil
+	}
+	terms := pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	for _, term := range terms[:min(len(terms), termsCompared)] {
+		selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
+		if _, has := node.Labels[term.TopologyKey]; !has || err != nil {
+			continue
+		}
+		s := podSelector{namespaces: term.Namespaces, labels: selector}
+		if term.NamespaceSelector != nil {
+			s.everywhere = len(term.NamespaceSelector.MatchLabels)+len(term.NamespaceSelector.MatchExpressions) == 0
+		} else if len(term.Namespaces) == 0 {
+			s.namespaces = []string{pod.Namespace}
+		}
+		avoided = append(avoided, s)
+	}
+	return avoided
 }

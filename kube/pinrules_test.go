@@ -24,6 +24,20 @@ func apart(change func(term *corev1.PodAffinityTerm)) *corev1.Affinity {
 
 func nothing(*corev1.PodAffinityTerm) {}
 
+// TestManyTermsAreNotCompared: a pod with thousands of terms of anti-affinity costs the agent little time.
+func TestManyTermsAreNotCompared(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelHostname: "node-1"}}}
+	pod := podWith("db-2", 0, "copy")
+	pod.Spec.Affinity = apart(func(term *corev1.PodAffinityTerm) { term.LabelSelector.MatchLabels["db"] = "users" })
+	terms := &pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	for pod.Size() < api.MaxObject {
+		*terms = append(*terms, (*terms)[0])
+	}
+	if avoided := avoidedBy(&pod, node); len(avoided) != termsCompared {
+		t.Errorf("%d of %d terms are compared", len(avoided), len(*terms))
+	}
+}
+
 // TestPinFollowsTheRulesOfThePod: the node with the source of a clone is selected only if a pod of the clone can run there.
 func TestPinFollowsTheRulesOfThePod(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -48,10 +48,14 @@ func (l *podLister) waiting(ctx context.Context, namespace string) ([]waitingPod
 }
 
 func (l *podLister) list(ctx context.Context, namespace string) (pods []waitingPod, err error) {
+	size := 0
 	err = l.each(ctx, namespace, fields.OneTermEqualSelector("spec.nodeName", ""), waitingPodFields, func(pod *corev1.Pod) {
-		if p, matters := waitingPodOf(pod); matters {
-			pods = append(pods, p)
+		p, matters := waitingPodOf(pod)
+		if !matters || size+p.size() > namesMost {
+			return
 		}
+		size += p.size()
+		pods = append(pods, p)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the pods of namespace %s that wait for a node: %w", namespace, err)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
@@ -25,6 +26,13 @@ type waitingPod struct {
 	claims          []string // claims in use, including those of its generic ephemeral volumes
 	ephemeral       []string // of these, the claims of its generic ephemeral volumes
 }
+
+// Tenants write pods, which the API server stores with up to 1.5 MiB: thousands of claims, or names that no claim can have. What is beyond these
+// limits is left out, and the claims of such pods are then placed one by one.
+const (
+	podClaimsMost = 256     // claims of a pod
+	namesMost     = 4 << 20 // bytes of the names that one list keeps
+)
 
 // waitingPodOf returns the kept fields of a pod; false: the pod does not matter.
 func waitingPodOf(pod *corev1.Pod) (waitingPod, bool) {
@@ -41,8 +49,21 @@ func waitingPodOf(pod *corev1.Pod) (waitingPod, bool) {
 		if name != "" && !slices.Contains(p.claims, name) {
 			p.claims = append(p.claims, name)
 		}
+		if len(p.claims) == podClaimsMost {
+			break
+		}
 	}
 	return p, isWaiting(pod) && len(p.claims) > 0
+}
+
+// size returns how many bytes the names of a pod take, about.
+func (pod *waitingPod) size() int {
+	const header = 16 // of a string
+	size := len(pod.namespace) + len(pod.name) + len(pod.uid)
+	for _, claim := range pod.claims {
+		size += len(claim) + header
+	}
+	return size
 }
 
 // fieldTree maps the wanted fields of a protobuf message, by number, to the wanted fields within each; nil: all of it.
@@ -91,7 +112,7 @@ func (wanted fieldTree) pick(out, message []byte) ([]byte, error) {
 
 // readPods reads a list of pods as the API server sends it, and passes on each pod with the wanted fields.
 // The pod is valid until the next one. A namespace may contain thousands of pods of many kilobytes each: readPods holds
-// only one in memory.
+// only one in memory. It leaves out a pod whose wanted fields are larger than api.MaxObject.
 func readPods(body io.Reader, wanted fieldTree, each func(*corev1.Pod)) error {
 	r := &wireReader{r: bufio.NewReaderSize(body, 64<<10), wanted: wanted}
 	if magic, err := r.r.Peek(len(protobufMagic)); err == nil && string(magic) == protobufMagic {
@@ -187,6 +208,9 @@ func (r *wireReader) item(size uint64, each func(*corev1.Pod)) (err error) {
 	r.read += size
 	if r.kept, err = r.wanted.pick(r.kept[:0], r.text.Bytes()); err != nil {
 		return err
+	}
+	if len(r.kept) > api.MaxObject {
+		return nil
 	}
 	r.pod = corev1.Pod{}
 	if err := r.pod.Unmarshal(r.kept); err != nil {

@@ -3,8 +3,10 @@ package kube
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	stdreflect "reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,5 +104,39 @@ func TestPodListOverSlowConnection(t *testing.T) {
 	err := readPods(slowReader{bytes.NewReader(encodedPods(t, usualPod(1), usualPod(2)))}, waitingPodFields, func(*corev1.Pod) { n++ })
 	if err != nil || n != 2 {
 		t.Errorf("%d pods, %v", n, err)
+	}
+}
+
+// TestHugePodsDoNotCount: a tenant's pods with long or many names of claims cost bounded memory, and its usual pods are found before and after them.
+func TestHugePodsDoNotCount(t *testing.T) {
+	names := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("%s-%d", strings.Repeat("x", 240), i))
+		}
+		return all
+	}
+	pods := []corev1.Pod{usualPod(1)}
+	for i := range 5 {
+		pods = append(pods, podWith(fmt.Sprintf("long-%d", i), 0, strings.Repeat("y", 1<<20)), podWith(fmt.Sprintf("wide-%d", i), 0, names(4000)...))
+	}
+	pods = append(pods, usualPod(2))
+	for i := range 100 {
+		pods = append(pods, podWith(fmt.Sprintf("many-%d", i), 0, names(podClaimsMost-10)...))
+	}
+	got, err := listerOf(t, runtime.ContentTypeProtobuf, encodedPods(t, pods...)).list(t.Context(), "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, usual := 0, 0
+	for _, pod := range got {
+		if pod.name == "web-1" || pod.name == "web-2" {
+			usual++
+		}
+		for _, claim := range pod.claims {
+			kept += len(claim)
+		}
+	}
+	if usual != 2 || kept > namesMost {
+		t.Errorf("%d of 2 usual pods are found, and %d KiB of names are kept of %d pods; at most %d KiB may be", usual, kept>>10, len(got), namesMost>>10)
 	}
 }
