@@ -668,3 +668,37 @@ func TestConfirm(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDrainOfALargeCluster: a plan compares each volume's pods with all pods, for each node, and takes no longer than a user waits.
+func TestDrainOfALargeCluster(t *testing.T) {
+	const limit = 20 * time.Second // it takes one
+	f := movable()
+	for i := range 300 {
+		name := fmt.Sprintf("large-%d", i)
+		f.nodes = append(f.nodes, corev1.Node{ObjectMeta: labelled(name), Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}}})
+		registered := f.csiNodes[0]
+		registered.Name, registered.Spec.Drivers = name, slices.Clone(registered.Spec.Drivers)
+		registered.Spec.Drivers[0].NodeID = name
+		f.csiNodes, f.published = append(f.csiNodes, registered), append(f.published, capacityOf(name, "local", "80Gi"))
+		f.drivers = append(f.drivers, f.drivers[0])
+		f.drivers[len(f.drivers)-1].Spec.NodeName = name
+		for j := range 30 {
+			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("%s-%d", name, j)}}
+			pod.Spec.NodeName = name
+			f.pods = append(f.pods, pod)
+		}
+	}
+	for i := range 20 {
+		name := fmt.Sprintf("more-%d", i)
+		f.addClaim(name, "1Gi")
+		pod := f.pods[1]
+		pod.Name, pod.Spec.Volumes = name, []corev1.Volume{claimVolume(name)}
+		f.pods = append(f.pods, pod)
+	}
+	f.apart("more-0", "more-1", "node-1")
+	began := time.Now()
+	p := f.planDrain("node-1", "")
+	if took := time.Since(began); took > limit || len(p.refused()) > 0 || len(p.Changes) != 23 {
+		t.Errorf("%s; %q, %d changes", took, p.refused(), len(p.Changes))
+	}
+}

@@ -16,15 +16,35 @@ import (
 // where returns the node on which a pod is, or will be after the planned moves; "": none yet.
 func (t *targets) where(pod *corev1.Pod) *corev1.Node {
 	if node, planned := t.placed[pod]; planned {
-		return t.node(node)
+		return t.named[node]
 	}
-	return t.node(pod.Spec.NodeName)
+	return t.named[pod.Spec.NodeName]
 }
 
-// apart says which required anti-affinity keeps a pod from a node, its own or that of a pod there; "": none. Those that move with it do not count.
-func (t *targets) apart(pod *corev1.Pod, node *corev1.Node, with []*corev1.Pod) string {
-	for i := range t.pods {
-		other := &t.pods[i]
+// podsOn returns the pods that are on a node, or will be after the planned moves.
+func (t *targets) podsOn(node string) (pods []*corev1.Pod) {
+	for _, pod := range t.on[node] {
+		if to, planned := t.placed[pod]; !planned || to == node {
+			pods = append(pods, pod)
+		}
+	}
+	for pod, to := range t.placed {
+		if to == node && pod.Spec.NodeName != node {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// mayNotRunWith says which required anti-affinity keeps a pod from a node, its own or that of a pod there; "": none. Those that move with it do not
+// count.
+func (t *targets) mayNotRunWith(pod *corev1.Pod, node *corev1.Node, with []*corev1.Pod) string {
+	others, known := t.apart[pod]
+	if !known {
+		others = t.selectedBy(pod)
+		t.apart[pod] = others
+	}
+	for _, other := range others {
 		on := t.where(other)
 		if on == nil || slices.Contains(with, other) || other.DeletionTimestamp != nil {
 			continue
@@ -36,25 +56,42 @@ func (t *targets) apart(pod *corev1.Pod, node *corev1.Node, with []*corev1.Pod) 
 	return ""
 }
 
-// excludes reports whether a required anti-affinity of a pod selects the other one, and both nodes are one topology domain. Terms that select
-// namespaces by labels are not read.
+// selectedBy returns the pods that a required anti-affinity of a pod selects, or that select it so.
+func (t *targets) selectedBy(pod *corev1.Pod) (others []*corev1.Pod) {
+	for i := range t.pods {
+		if other := &t.pods[i]; len(termsAgainst(pod, other))+len(termsAgainst(other, pod)) > 0 {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// excludes reports whether a required anti-affinity of a pod selects the other one, and both nodes are one topology domain.
 func excludes(pod, other *corev1.Pod, a, b *corev1.Node) bool {
+	return slices.ContainsFunc(termsAgainst(pod, other), func(key string) bool {
+		domain, labelled := a.Labels[key]
+		return labelled && b.Labels[key] == domain
+	})
+}
+
+// termsAgainst returns the topology keys of a pod's required anti-affinities that select the other pod. Terms that select namespaces by labels are
+// not read.
+func termsAgainst(pod, other *corev1.Pod) (keys []string) {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
-		return false
+		return nil
 	}
 	for _, term := range pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-		domain, labelled := a.Labels[term.TopologyKey]
 		selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
-		if !labelled || b.Labels[term.TopologyKey] != domain || err != nil || !selector.Matches(labels.Set(other.Labels)) {
+		if err != nil || !selector.Matches(labels.Set(other.Labels)) {
 			continue
 		}
 		all := term.NamespaceSelector != nil && len(term.NamespaceSelector.MatchLabels)+len(term.NamespaceSelector.MatchExpressions) == 0
 		own := term.NamespaceSelector == nil && len(term.Namespaces) == 0 && pod.Namespace == other.Namespace
 		if all || own || slices.Contains(term.Namespaces, other.Namespace) {
-			return true
+			keys = append(keys, term.TopologyKey)
 		}
 	}
-	return false
+	return keys
 }
 
 // room says which resource that a pod requests a node lacks; "": none, or that is unknown.
@@ -63,9 +100,8 @@ func (t *targets) room(pod *corev1.Pod, node *corev1.Node, with []*corev1.Pod) s
 		return ""
 	}
 	used, count := corev1.ResourceList{}, int64(len(with))
-	for i := range t.pods {
-		other := &t.pods[i]
-		if on := t.where(other); on == nil || on.Name != node.Name || other == pod {
+	for _, other := range t.podsOn(node.Name) {
+		if other == pod {
 			continue
 		}
 		count++

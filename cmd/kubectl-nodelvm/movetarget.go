@@ -20,6 +20,12 @@ type targets struct {
 	*moveFacts
 	planned map[string][]plannedSize // by node
 	placed  map[*corev1.Pod]string   // nodes of the pods of planned groups
+
+	// Lookups in the facts: a plan compares each group with each node, and a cluster has many of both.
+	named    map[string]*corev1.Node
+	on       map[string][]*corev1.Pod      // by the node where they are
+	apart    map[*corev1.Pod][]*corev1.Pod // what selectedBy returned
+	capacity map[[2]string]capacityThere   // what publishedAt returned, by class and node
 }
 
 type plannedSize struct {
@@ -27,8 +33,18 @@ type plannedSize struct {
 	size  lvm.Bytes
 }
 
+type capacityThere struct{ largest, all *lvm.Bytes }
+
 func newTargets(f *moveFacts) *targets {
-	return &targets{moveFacts: f, planned: map[string][]plannedSize{}, placed: map[*corev1.Pod]string{}}
+	t := &targets{moveFacts: f, planned: map[string][]plannedSize{}, placed: map[*corev1.Pod]string{}, named: map[string]*corev1.Node{},
+		on: map[string][]*corev1.Pod{}, apart: map[*corev1.Pod][]*corev1.Pod{}, capacity: map[[2]string]capacityThere{}}
+	for i := range f.nodes {
+		t.named[f.nodes[i].Name] = &f.nodes[i]
+	}
+	for i := range f.pods {
+		t.on[f.pods[i].Spec.NodeName] = append(t.on[f.pods[i].Spec.NodeName], &f.pods[i])
+	}
+	return t
 }
 
 // place plans a group on its target.
@@ -134,11 +150,24 @@ func (f *moveFacts) driverNodes() (names []string) {
 }
 
 // capacityAt returns the largest volume of a class that a node publishes, and all of them together; nil: it publishes nothing.
-func (f *moveFacts) capacityAt(class string, node *corev1.Node) (largest, all *lvm.Bytes) {
+func (t *targets) capacityAt(class string, node *corev1.Node) (largest, all *lvm.Bytes) {
+	of := [2]string{class, node.Name}
+	p, known := t.capacity[of]
+	if !known {
+		p.largest, p.all = t.publishedAt(class, node)
+		t.capacity[of] = p
+	}
+	return p.largest, p.all
+}
+
+func (f *moveFacts) publishedAt(class string, node *corev1.Node) (largest, all *lvm.Bytes) {
 	for i := range f.published {
 		p := &f.published[i]
+		if p.StorageClassName != class {
+			continue
+		}
 		selector, err := metav1.LabelSelectorAsSelector(p.NodeTopology)
-		if p.StorageClassName != class || err != nil || !selector.Matches(labels.Set(node.Labels)) {
+		if err != nil || !selector.Matches(labels.Set(node.Labels)) {
 			continue
 		}
 		one, sum := cmp.Or(p.MaximumVolumeSize, p.Capacity), cmp.Or(p.Capacity, p.MaximumVolumeSize)
@@ -239,7 +268,7 @@ func (t *targets) rules(g *moveGroup, node *corev1.Node) (found []string) {
 		}
 	}
 	for _, pod := range g.pods {
-		found = append(found, t.apart(pod, node, g.pods), t.room(pod, node, g.pods))
+		found = append(found, t.mayNotRunWith(pod, node, g.pods), t.room(pod, node, g.pods))
 	}
 	return found
 }
