@@ -141,7 +141,28 @@ func (f *moveFacts) planDrain(node, to string) *movePlan {
 	})
 	p := f.planMove(claims, to)
 	p.Stays = append(stays, f.leftSnapshots(node)...)
+	p.Arrive = f.arriving(node)
 	return p
+}
+
+// arriving returns sentences about the claims whose volumes move to a node, or that ask for that.
+func (f *moveFacts) arriving(node string) (texts []string) {
+	moving := map[string]bool{}
+	for i := range f.volumes {
+		moving[f.volumes[i].Name] = f.volumes[i].Annotations[api.AnnotationMovingTo] == node
+	}
+	for i := range f.claims {
+		claim := &f.claims[i]
+		if claim.Annotations[api.AnnotationMoveTo] != node && !moving[claim.Spec.VolumeName] {
+			continue
+		}
+		if row, has := moveRowOf(claim, f.volume(claim), true); has && !row.ended() && row.To == node {
+			texts = append(texts, fmt.Sprintf("claim %s is moving to node %s (%s): cancel that (kubectl nodelvm move -n %s %s --cancel), or repeat the drain when it has moved",
+				row.Claim, node, row.Phase, claim.Namespace, claim.Name))
+		}
+	}
+	slices.Sort(texts)
+	return texts
 }
 
 // claimOf returns the claim of a volume; nil: it is deleted.

@@ -669,6 +669,39 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
+// TestDrainOfATarget: what moves to the node meanwhile is data there again, so a drain says so, and does not say that all volumes have left.
+func TestDrainOfATarget(t *testing.T) {
+	for name, change := range map[string]func(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume){
+		"asked for": func(claim *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) {
+			claim.Annotations[api.AnnotationMoveTo] = "node-3"
+		},
+		"moving": func(_ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
+			pv.Annotations = map[string]string{api.AnnotationMovingTo: "node-3"}
+		},
+		"switching": func(_ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
+			moveTo(pv, "node-3")
+			pv.Annotations = map[string]string{api.AnnotationMovingTo: "node-3"}
+		},
+	} {
+		f := movable()
+		claim, pv := f.of("web")
+		change(claim, pv)
+		p := f.planDrain("node-3", "")
+		var out bytes.Buffer
+		err := p.writeDrain(&out, "node-3", f.node("node-3"))
+		if got := strings.Join(p.refused(), "\n"); err != nil || !strings.Contains(got, "claim shop/web is moving to node node-3") || !strings.Contains(out.String(), got) || len(p.Changes) > 0 {
+			t.Errorf("%s: %v, refused %q, printed %s", name, err, got, &out)
+		}
+	}
+	f := movable()
+	claim, pv := f.of("web")
+	claim.Annotations[api.AnnotationMoveTo], claim.Annotations[api.AnnotationSelectedNode] = "node-3", "node-3" // they stay there after a move
+	moveTo(pv, "node-3")
+	if p := f.planDrain("node-3", ""); len(p.refused()) > 0 || len(p.Changes) != 1 {
+		t.Errorf("after a move: %q, %+v", p.refused(), p.Changes)
+	}
+}
+
 // TestDrainOfALargeCluster: a plan compares each volume's pods with all pods, for each node, and takes no longer than a user waits.
 func TestDrainOfALargeCluster(t *testing.T) {
 	const limit = 20 * time.Second // it takes one

@@ -20,7 +20,8 @@ import (
 // movePlan is what move and drain print before they write. Nothing else is decided later.
 type movePlan struct {
 	Groups  []*moveGroup `json:"moves"`
-	Stays   []leftRow    `json:"stays,omitempty"` // of a drain: what no move takes along
+	Stays   []leftRow    `json:"stays,omitempty"`  // of a drain: what no move takes along
+	Arrive  []string     `json:"arrive,omitempty"` // the same: what moves to the node meanwhile
 	Unread  []string     `json:"notRead,omitempty"`
 	Changes []moveChange `json:"changes"` // what the command writes
 }
@@ -166,7 +167,7 @@ func (p *movePlan) refused() (texts []string) {
 	for _, g := range p.Groups {
 		texts = append(texts, g.Refused...)
 	}
-	return texts
+	return append(texts, p.Arrive...)
 }
 
 // write prints the plan.
