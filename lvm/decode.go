@@ -86,10 +86,11 @@ func volumeOf(g Group, lv LV, values map[string]string) (v Volume, err error) {
 		Access:  Access(values[keyAccess]),
 		Wiped:   bytesOf(values, keyWiped),
 		Move:    values[keyMove],
-		Record:  recordOf(values), // noted before the volume is a side of a move
+		Copied:  bytesOf(values, keyCopied),
+		Base:    values[keyBase],
 	}
-	if v.Move != "" {
-		v.Copied, v.Base = bytesOf(values, keyCopied), values[keyBase]
+	if values[keyRecord+"0"] != "" { // an agent notes it before the volume is a side of a move, and it stays
+		v.Record = recordOf(values)
 	}
 	if v.Class, err = classOf(lv, values); err != nil {
 		return v, err

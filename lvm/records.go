@@ -52,7 +52,7 @@ const (
 // Kubernetes is that long.
 func VolumeTags(v Volume) []string {
 	tags := []string{EncodeTag(KeyVersion, TagVersion), StateTag(v.State)}
-	if v.Move != "" {
+	if v.Move != "" || v.Copied != 0 || v.Base != "" || v.Record != "" {
 		tags = append(tags[:1], MoveTags(v)...)
 	}
 	tags = append(tags, EncodeTag(KeyCluster, v.Cluster))

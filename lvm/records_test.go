@@ -35,6 +35,12 @@ var AnyVolume = rapid.Custom(func(t *rapid.T) lvm.Volume {
 	if rapid.Bool().Draw(t, "limited") {
 		v.Limits = AnyLimits.Draw(t, "limits")
 	}
+	if rapid.Bool().Draw(t, "moved") { // a volume keeps what an agent noted of its move, without the move too
+		v.Move = rapid.SampledFrom([]string{"", strings.Repeat("0", 32)}).Draw(t, "move")
+		v.Copied = lvm.Bytes(rapid.Int64Range(0, 1<<40).Draw(t, "copied"))
+		v.Base = rapid.SampledFrom([]string{"", strings.Repeat("1", 32)}).Draw(t, "base")
+		v.Record = rapid.StringN(-1, -1, lvm.MaxRecord).Draw(t, "record")
+	}
 	if v.NeedsFormatMark() {
 		v.FormatMark = lvm.FormatMarkSize * lvm.Bytes(rapid.Int64Range(0, 1<<30).Draw(t, "mark"))
 	}

@@ -31,10 +31,11 @@ func (s *Server) prepareReadOnly(ctx context.Context, r stageRequest, v lvm.Volu
 	return r, nil
 }
 
-// accessOf returns who may write to a volume. While its group's metadata cannot be read, nothing says that a volume is a read-only copy. But one
-// whose journal was replayed has a device that takes no writes, so that a check of the file system and a mount for writing fail.
-func (s *Server) accessOf(r stageRequest, v lvm.Volume, device string) (lvm.Access, error) {
-	if v.Access != lvm.AccessWritable || !r.hasSource || !r.readOnly {
+// accessOfCopy returns who may write to a copy that pods only read. While its group's metadata cannot be read, nothing says that a volume is a
+// read-only copy. But one whose journal was replayed has a device that takes no writes, so that a check of the file system and a mount for
+// writing fail.
+func (s *Server) accessOfCopy(v lvm.Volume, device string) (lvm.Access, error) {
+	if v.Access != lvm.AccessWritable {
 		return v.Access, nil
 	}
 	readOnly, err := s.block.ReadOnly(device)

@@ -42,8 +42,10 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 }
 
 func (s *Server) stage(ctx context.Context, r stageRequest, v lvm.Volume, device string) (err error) {
-	if v.Access, err = s.accessOf(r, v, device); err != nil {
-		return err
+	if r.hasSource && r.readOnly {
+		if v.Access, err = s.accessOfCopy(v, device); err != nil {
+			return err
+		}
 	}
 	if v.Access != lvm.AccessWritable {
 		if r, err = s.prepareReadOnly(ctx, r, v, device); err != nil {

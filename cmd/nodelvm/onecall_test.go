@@ -13,15 +13,15 @@ import (
 )
 
 // TestFilesOfOneCall limits how many files a reader has to open to follow one call through the driver. The call runs on a simulated node, so
-// the files that read disks and devices do not count. The limits are what the code has, and two files for goroutines. Package node has nine
+// the files that read disks and devices do not count. The limits are what the code has, and one file for goroutines. Package node has eight
 // of a stage's files: the others tag the new volume as ready, and read the group.
 func TestFilesOfOneCall(t *testing.T) {
 	for _, call := range []struct {
 		folder, test string
 		most         int
 	}{
-		{"controller", "TestOneCreateVolume", 62},
-		{"node", "TestOneStage", 54},
+		{"controller", "TestOneCreateVolume", 36},
+		{"node", "TestOneStage", 33},
 	} {
 		t.Run(call.test, func(t *testing.T) {
 			files := touchedBy(t, call.folder, call.test)

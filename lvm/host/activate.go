@@ -38,7 +38,7 @@ func (h *Host) ActivateAs(ctx context.Context, id lvm.ID, uuid string, encryptio
 
 func (h *Host) activate(ctx context.Context, a activating) (string, error) {
 	id, uuid := a.id, a.uuid
-	s, err := h.engine.ReadState(ctx)
+	s, err := h.engine.ReadVolumes(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -73,7 +73,7 @@ func (h *Host) activate(ctx context.Context, a activating) (string, error) {
 // Lookup finds a ready volume. KindNotFound: proven absent, not yet ready, or deleted; KindNotLocal: its group is not on this
 // node.
 func (h *Host) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
-	s, err := h.engine.ReadState(ctx)
+	s, err := h.engine.ReadVolumes(ctx)
 	if err != nil {
 		return lvm.Volume{}, err
 	}

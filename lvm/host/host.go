@@ -16,7 +16,6 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 	"github.com/nodelvm/nodelvm/lvm/internal/prepare"
-	"github.com/nodelvm/nodelvm/lvm/internal/ready"
 	"github.com/nodelvm/nodelvm/lvm/internal/recovery"
 	"github.com/nodelvm/nodelvm/lvm/internal/reserve"
 	"github.com/nodelvm/nodelvm/lvm/internal/thindelta"
@@ -31,7 +30,7 @@ type Host struct {
 	tasks      *oplock.Tasks   // work that outlives the call that started it
 	operations oplock.InFlight // by volume: at most one operation
 	engine     *engine.Engine
-	ready      *ready.Batcher
+	ready      *engine.ReadyTags
 	reserved   reserve.Table
 	wiper      *wipe.Wiper
 	pools      *thinpool.Manager
@@ -85,7 +84,7 @@ func newHostOn(cfg lvm.Config, disks *ondisk.Disks, machine lvm.Machine) *Host {
 	tasks := oplock.NewTasks()
 	e := engine.New(cfg, machine, tasks)
 	h := &Host{cfg: cfg, log: e.Log, tasks: tasks, engine: e, disks: disks, health: health.Checker{Engine: e}, undo: func() {}}
-	h.ready = ready.New(e, tasks)
+	h.ready = engine.NewReadyTags(e, tasks)
 	h.wiper = wipe.New(e, tasks)
 	h.pools = thinpool.New(e, tasks, &h.reserved)
 	h.preparer = prepare.New(e, tasks, h.pools, disks)

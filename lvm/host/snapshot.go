@@ -204,7 +204,7 @@ func (h *Host) deleteSnapshot(ctx context.Context, id lvm.ID) error {
 
 // LookupSnapshot finds a ready snapshot. KindNotFound, KindNotLocal: as Lookup.
 func (h *Host) LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, error) {
-	s, err := h.engine.ReadState(ctx)
+	s, err := h.engine.ReadVolumes(ctx)
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}

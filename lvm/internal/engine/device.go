@@ -48,7 +48,7 @@ func (e *Engine) EnsureActive(ctx context.Context, v lvm.Volume) (string, error)
 	if active && !e.suspended(path) && !e.mapsRemovedDisk(path) {
 		return path, nil
 	}
-	s, unlock, err := e.LockedFirst(ctx, v.ID.VG, "activating volume "+v.ID.LV, owedByActivation, e.ReadState)
+	s, unlock, err := e.lockedFirst(ctx, v.ID.VG, "activating volume "+v.ID.LV, owedByActivation, e.ReadVolumes)
 	if err != nil {
 		return "", err
 	}

@@ -21,6 +21,16 @@ func (e *Engine) ReadState(ctx context.Context) (lvm.State, error) {
 	return e.WithKnowledge(s), nil
 }
 
+// ReadVolumes reads the node's volume groups for a caller that neither plans nor changes anything: their volumes have the states that requests
+// know, and nothing says what the groups can take.
+func (e *Engine) ReadVolumes(ctx context.Context) (lvm.State, error) {
+	s, err := e.ReadDisks(ctx)
+	if err != nil {
+		return lvm.State{}, err
+	}
+	return e.Untagged.withReady(s), nil
+}
+
 // WithKnowledge adds to a state what the disks do not hold: the volumes that requests got before their ready tag, the blocked
 // groups and the overcommitted pools. It also adds the free extents that are known to be zero, and the targets that the kernel lacks.
 func (e *Engine) WithKnowledge(s lvm.State) lvm.State {
@@ -130,11 +140,11 @@ func (e *Engine) Locked(ctx context.Context, uuid lvm.VGUUID, what string, read 
 // command, but one command tags all new volumes as ready: during a burst of creates it pays to let several go first.
 const (
 	owedByActivation = 1
-	OwedByMarking    = 4
+	owedByMarking    = 4
 )
 
-// LockedFirst is locked for what a pod waits for.
-func (e *Engine) LockedFirst(ctx context.Context, uuid lvm.VGUUID, what string, owes int, read reader) (s lvm.State, unlock func(), err error) {
+// lockedFirst is locked for what a pod waits for.
+func (e *Engine) lockedFirst(ctx context.Context, uuid lvm.VGUUID, what string, owes int, read reader) (s lvm.State, unlock func(), err error) {
 	unlock, err = e.Locks.AcquireFirst(ctx, uuid, what, owes)
 	if err != nil {
 		return lvm.State{}, nil, err

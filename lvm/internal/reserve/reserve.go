@@ -238,7 +238,7 @@ func (r *Table) planAll(s lvm.State, cluster string, p Request) (Request, []allo
 		})
 		placements, err = alloc.Plan(s, cluster, p.all)
 	}
-	if lvm.KindOf(err) == lvm.KindInsufficientCapacity && len(p.all) > 1 {
+	if err != nil && len(p.all) > 1 && lvm.KindOf(err) == lvm.KindInsufficientCapacity {
 		err = p.refuse(p.all[len(placements)], err)
 	}
 	return p, placements, err

@@ -58,7 +58,7 @@ var mutants = []mutant{
 		packages: []string{"./node/filesystem"},
 	},
 	{
-		name: "a volume is ready without its format mark", file: "lvm/internal/ready/ready.go",
+		name: "a volume is ready without its format mark", file: "lvm/internal/engine/ready.go",
 		old: "failure = b.engine.WriteFormatMark(ctx, g, v)", new: "failure = nil",
 		packages: []string{"./lvm/lvmtest/operations"},
 	},
