@@ -88,7 +88,8 @@ func (n *node) takeGroups(t *testing.T) {
 
 // group is what the tests read of a VolumeGroupSnapshot and its content.
 type group struct {
-	Status struct {
+	Metadata struct{ Finalizers []string }
+	Status   struct {
 		ReadyToUse bool
 		Content    string `json:"boundVolumeGroupSnapshotContentName"`
 		Handle     string `json:"volumeGroupSnapshotHandle"`
@@ -155,12 +156,13 @@ func postGroup(t *testing.T, path, kind, name, spec string, args ...any) {
 	raw(t, admin.RESTClient().Post().AbsPath(path), "%s", head+fmt.Sprintf(spec, args...)+"}")
 }
 
+// untilGroupReady also waits for the snapshot controller's finalizer, which it adds later: without it, a deletion leaves the content for ever.
 func untilGroupReady(t *testing.T, name string) (g group) {
 	t.Helper()
-	soon(t, name+" is ready", func() bool {
+	soon(t, name+" is ready, with a finalizer", func() bool {
 		g = group{}
 		readRaw(t, &g, groupsIn(t), name)
-		return g.Status.ReadyToUse
+		return g.Status.ReadyToUse && len(g.Metadata.Finalizers) > 0
 	})
 	return g
 }

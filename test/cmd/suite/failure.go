@@ -35,7 +35,8 @@ func (p *part) explanation() string {
 	return b.String()
 }
 
-// firstFailure returns the failure of all files of events that ended first, or nil. A test that runs others, with events of their own, fails after them.
+// firstFailure returns the failure of all files of events that ended first, or nil. A job in a node has its own file of events, and
+// the test that runs it fails after it.
 func (p *part) firstFailure() (first *failure) {
 	files, _ := filepath.Glob(p.results + "-*.json") // the pattern is good
 	for _, file := range files {
