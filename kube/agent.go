@@ -268,7 +268,7 @@ func (a *Agent) jobForClaim(ctx context.Context, key string) (job, bool) {
 		return job{string(claim.UID) + "/retrigger", func(ctx context.Context) (bool, error) { return false, a.retrigger(ctx, claim) }}, true
 	}
 	if from == (source{}) || claim.Spec.Selector != nil {
-		return job{string(claim.UID) + "/selection", func(ctx context.Context) (bool, error) { return false, a.checkSelection(ctx, claim) }}, pending.NodeOfClaim(claim, nil) != ""
+		return job{string(claim.UID) + "/selection", func(ctx context.Context) (bool, error) { return false, a.checkSelection(ctx, claim) }}, mayReturn(claim)
 	}
 	return job{string(claim.UID), func(ctx context.Context) (bool, error) { return a.pin(ctx, claim, from) }}, true
 }

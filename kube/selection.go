@@ -17,13 +17,19 @@ import (
 
 // The scheduler does not change the selected node of a claim. If that node does not exist, because it was deleted or a restored claim
 // names a node of another cluster, the claim waits for ever. Every node sees the claim; the first one that finds the node missing
-// returns the claim to the scheduler.
+// returns the claim to the scheduler. Tenants write the annotation, too: what the API server would refuse must not cost a request of each node.
 
 const (
 	selectionFirst = time.Minute      // How long a claim waits before a node checks its selected node: most claims get their volume within seconds.
 	selectionApart = 4 * time.Minute  // The nodes check one after the other within this time.
-	selectionAgain = 10 * time.Minute // Interval of further checks, and how long a node counts as existing without another request.
+	selectionAgain = 10 * time.Minute // Interval of further checks, also of one whose request was refused, and how long a node counts as existing without another request.
 )
+
+// mayReturn reports whether a node may return the claim to the scheduler: Kubernetes has assigned it to this driver, as the admission policy
+// demands. Until then it does nothing for the claim.
+func mayReturn(claim *corev1.PersistentVolumeClaim) bool {
+	return pending.NodeOfClaim(claim, nil) != "" && claim.Annotations[api.AnnotationStorageProvisioner] == api.DriverName
+}
 
 // checkSelection returns the claim to the scheduler if its selected node does not exist.
 func (a *Agent) checkSelection(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
@@ -49,6 +55,10 @@ func (a *Agent) checkSelection(ctx context.Context, claim *corev1.PersistentVolu
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return nil // the watch brings the new version
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+		a.queue.AddAfter(object, selectionAgain)
+		a.log.WarnContext(ctx, "cannot return a claim, whose selected node does not exist, to the scheduler", "claim", key, "node", kubeclient.Quoted(selected), "in", selectionAgain, "error", err)
+		return nil
 	case err != nil:
 		return fmt.Errorf("cannot return claim %s, whose selected node %s does not exist, to the scheduler: %w", key, kubeclient.Quoted(selected), err)
 	}
@@ -60,9 +70,9 @@ func (a *Agent) checkSelection(ctx context.Context, claim *corev1.PersistentVolu
 
 // turnOf returns when, within selectionApart, this node checks the claim.
 func (a *Agent) turnOf(claim *corev1.PersistentVolumeClaim) time.Duration {
-	hash := fnv.New32a()
+	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(a.node + "/" + string(claim.UID))) // never fails
-	return time.Duration(hash.Sum32()) % selectionApart
+	return time.Duration(hash.Sum64() % uint64(selectionApart))
 }
 
 // existingNodes remembers which nodes exist: many claims may wait for a few nodes.

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -31,16 +32,20 @@ func TestSelectedNodeThatDoesNotExist(t *testing.T) {
 		class    string // the provisioner
 		returned bool
 		reads    int // of the node, at most, in half an hour
+		refused  bool
 	}{
-		"the node does not exist":          {func(*corev1.PersistentVolumeClaim) {}, false, api.DriverName, true, 1},
-		"no node can have that name":       {func(c *corev1.PersistentVolumeClaim) { c.Annotations[api.AnnotationSelectedNode] = "../a" }, false, api.DriverName, true, 0},
-		"the node exists":                  {func(*corev1.PersistentVolumeClaim) {}, true, api.DriverName, false, 4},
-		"a populated claim":                {func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSourceRef = populated }, false, api.DriverName, true, 1},
-		"a claim with a selector":          {func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }, false, api.DriverName, true, 1},
-		"no node is selected":              {func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }, false, api.DriverName, false, 0},
-		"the claim is bound":               {func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = "pvc-1", corev1.ClaimBound }, false, api.DriverName, false, 0},
-		"the claim is of another driver":   {func(*corev1.PersistentVolumeClaim) {}, false, "ebs.csi.aws.com", false, 0},
-		"the claim is deleted, or changed": {func(c *corev1.PersistentVolumeClaim) { c.ResourceVersion = "gone" }, false, api.DriverName, false, 8},
+		"the node does not exist":                 {func(*corev1.PersistentVolumeClaim) {}, false, api.DriverName, true, 1, false},
+		"no node can have that name":              {func(c *corev1.PersistentVolumeClaim) { c.Annotations[api.AnnotationSelectedNode] = "../a" }, false, api.DriverName, true, 0, false},
+		"the node exists":                         {func(*corev1.PersistentVolumeClaim) {}, true, api.DriverName, false, 4, false},
+		"a populated claim":                       {func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSourceRef = populated }, false, api.DriverName, true, 1, false},
+		"a claim with a selector":                 {func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }, false, api.DriverName, true, 1, false},
+		"no node is selected":                     {func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }, false, api.DriverName, false, 0, false},
+		"the claim is bound":                      {func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = "pvc-1", corev1.ClaimBound }, false, api.DriverName, false, 0, false},
+		"the claim is of another driver":          {func(*corev1.PersistentVolumeClaim) {}, false, "ebs.csi.aws.com", false, 0, false},
+		"the claim is deleted, or changed":        {func(c *corev1.PersistentVolumeClaim) { c.ResourceVersion = "gone" }, false, api.DriverName, false, 8, false},
+		"Kubernetes assigned it to no driver yet": {func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, api.AnnotationStorageProvisioner) }, false, api.DriverName, false, 0, false},
+		"a tenant assigned it to another driver":  {func(c *corev1.PersistentVolumeClaim) { c.Annotations[api.AnnotationStorageProvisioner] = "x" }, false, api.DriverName, false, 0, false},
+		"the API server refuses":                  {func(*corev1.PersistentVolumeClaim) {}, false, api.DriverName, false, 4, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -61,6 +66,8 @@ func TestSelectedNodeThatDoesNotExist(t *testing.T) {
 						return answer(http.StatusOK, &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "node-9"}})
 					case r.Method == http.MethodGet:
 						return answer(http.StatusNotFound, metav1.Status{Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
+					case r.Method == http.MethodPatch && test.refused:
+						return answer(http.StatusForbidden, metav1.Status{Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden})
 					case r.Method == http.MethodPatch && strings.Contains(body, `"gone"`):
 						return answer(http.StatusConflict, metav1.Status{Reason: metav1.StatusReasonConflict, Code: http.StatusConflict})
 					case r.Method == http.MethodPatch && !strings.Contains(body, `{"volume.kubernetes.io/selected-node":null}`):
@@ -75,7 +82,7 @@ func TestSelectedNodeThatDoesNotExist(t *testing.T) {
 				defer agent.queue.ShutDown()
 				_ = agent.classes.Add(kubetest.Class("late", test.class, late)) // Add never fails
 				claim := kubetest.Claim("data", "late", "")
-				claim.Annotations = map[string]string{api.AnnotationSelectedNode: "node-9"}
+				claim.Annotations = map[string]string{api.AnnotationSelectedNode: "node-9", api.AnnotationStorageProvisioner: api.DriverName}
 				test.change(claim)
 				_ = agent.claims.Add(claim)
 				returned := func() bool {
@@ -105,12 +112,18 @@ func TestSelectedNodeThatDoesNotExist(t *testing.T) {
 
 // TestNodesCheckSelectionsInTurn: the first node returns the claim, so that the others send no request.
 func TestNodesCheckSelectionsInTurn(t *testing.T) {
-	turns := map[time.Duration]bool{}
-	for _, node := range []string{"node-1", "node-2", "node-3", "node-4"} {
-		turn := (&Agent{node: node}).turnOf(kubetest.Claim("data", "late", ""))
-		if turn < 0 || turn >= selectionApart || turns[turn] {
-			t.Errorf("%s checks after %s", node, turn)
+	const nodes = 100
+	quarters := [4]int{}
+	for n := range nodes {
+		turn := (&Agent{node: fmt.Sprintf("node-%d", n)}).turnOf(kubetest.Claim("data", "late", ""))
+		if turn < 0 || turn >= selectionApart {
+			t.Fatalf("node-%d checks after %s", n, turn)
 		}
-		turns[turn] = true
+		quarters[4*turn/selectionApart]++
+	}
+	for quarter, count := range quarters {
+		if count < nodes/10 {
+			t.Errorf("of %d nodes %d check in quarter %d of %s", nodes, count, quarter+1, selectionApart)
+		}
 	}
 }
