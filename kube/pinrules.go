@@ -13,6 +13,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/podlist"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
@@ -58,7 +59,7 @@ func (a *Agent) mayPin(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 }
 
 // ruledPodFields are the fields of a Pod that decide on which nodes it may run (k8s.io/api/core/v1/generated.proto).
-var ruledPodFields = fieldTree{
+var ruledPodFields = podlist.Fields{
 	1: {1: nil, 3: nil, 5: nil, 11: nil}, // metadata: name, namespace, uid, labels
 	2: {7: nil, 18: nil, 22: nil},        // spec: nodeSelector, affinity, tolerations
 	3: {1: nil},                          // status: phase
@@ -75,7 +76,7 @@ func (a *Agent) podsOf(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 			continue
 		}
 		named := fields.Set{"metadata.name": pod.name, "spec.nodeName": ""}.AsSelector()
-		if err := a.pods.each(ctx, claim.Namespace, named, ruledPodFields, func(pod *corev1.Pod) { pods = append(pods, *pod.DeepCopy()) }); err != nil {
+		if err := podlist.Each(ctx, a.client.Core, claim.Namespace, named, ruledPodFields, func(pod *corev1.Pod) { pods = append(pods, *pod.DeepCopy()) }); err != nil {
 			return nil, fmt.Errorf("cannot read pod %s/%s, which uses claim %s: %w", claim.Namespace, pod.name, claim.Name, err)
 		}
 	}
@@ -95,7 +96,7 @@ func (a *Agent) ruleAgainst(ctx context.Context, pods []corev1.Pod) (rule string
 			rules[i] = found[0]
 		}
 	}
-	err = a.pods.each(ctx, metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", a.node), ruledPodFields, func(other *corev1.Pod) {
+	err = podlist.Each(ctx, a.client.Core, metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", a.node), ruledPodFields, func(other *corev1.Pod) {
 		avoidedByOther := avoidedBy(other, node)
 		for i := range pods {
 			if rules[i] == "" {

@@ -6,9 +6,10 @@ import (
 
 	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
+
+	"github.com/nodelvm/nodelvm/kube/podlist"
 )
 
 // podListings bounds the lists of pods in flight; further callers share the next one.
@@ -49,7 +50,7 @@ func (l *podLister) waiting(ctx context.Context, namespace string) ([]waitingPod
 
 func (l *podLister) list(ctx context.Context, namespace string) (pods []waitingPod, err error) {
 	size := 0
-	err = l.each(ctx, namespace, fields.OneTermEqualSelector("spec.nodeName", ""), waitingPodFields, func(pod *corev1.Pod) {
+	err = podlist.Each(ctx, l.client, namespace, fields.OneTermEqualSelector("spec.nodeName", ""), waitingPodFields, func(pod *corev1.Pod) {
 		p, matters := waitingPodOf(pod)
 		if !matters || size+p.size() > namesMost {
 			return
@@ -61,16 +62,4 @@ func (l *podLister) list(ctx context.Context, namespace string) (pods []waitingP
 		return nil, fmt.Errorf("cannot list the pods of namespace %s that wait for a node: %w", namespace, err)
 	}
 	return pods, nil
-}
-
-// each lists the pods of a namespace, "" for all, that a field selector selects. It passes on the wanted fields of each pod, which is valid
-// until the next one.
-func (l *podLister) each(ctx context.Context, namespace string, which fields.Selector, wanted fieldTree, visit func(*corev1.Pod)) error {
-	body, err := l.client.Get().Namespace(namespace).Resource("pods").
-		VersionedParams(&metav1.ListOptions{FieldSelector: which.String()}, metav1.ParameterCodec).Stream(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = body.Close() }() // closing after reading cannot lose data
-	return readPods(body, wanted, visit)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	stdreflect "reflect"
 	"strings"
 	"testing"
@@ -13,11 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/nodelvm/nodelvm/kube/podlist"
 )
 
 func waitingPods(t *testing.T, body []byte) (pods []waitingPod, err error) {
 	t.Helper()
-	err = readPods(bytes.NewReader(body), waitingPodFields, func(pod *corev1.Pod) {
+	err = podlist.Read(bytes.NewReader(body), waitingPodFields, func(pod *corev1.Pod) {
 		if p, matters := waitingPodOf(pod); matters {
 			pods = append(pods, p)
 		}
@@ -66,44 +67,6 @@ func TestPodReaderMatchesClientGo(t *testing.T) {
 	}
 	if got, err := waitingPods(t, encodedPods(t)); err != nil || len(got) != 0 {
 		t.Errorf("an empty list: %v, %v", got, err)
-	}
-}
-
-// FuzzReadPods: the reader returns the same as client-go for any input, or refuses it.
-func FuzzReadPods(f *testing.F) {
-	f.Add(encodedPods(f, usualPod(1), podWith("claimless", 0)))
-	f.Add(encodedPods(f))
-	f.Add([]byte(protobufMagic + "\x12\xff\xff\xff\xff\x0f"))
-	f.Add([]byte(`{"items": [{"metadata": {"name": "a"}}]}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		var whole corev1.PodList
-		var unknown runtime.Unknown
-		known := len(body) > 4 && unknown.Unmarshal(body[4:]) == nil && whole.Unmarshal(unknown.Raw) == nil
-		var read []corev1.Pod
-		err := readPods(bytes.NewReader(body), waitingPodFields, func(pod *corev1.Pod) { read = append(read, *pod) })
-		if err != nil || !bytes.HasPrefix(body, []byte(protobufMagic)) || !known || len(read) != len(whole.Items) {
-			return // invalid, or with repeated fields, some of which client-go merges
-		}
-		for i := range read {
-			got, _ := waitingPodOf(&read[i])
-			want, _ := waitingPodOf(&whole.Items[i])
-			if got.name != want.name || got.uid != want.uid || !stdreflect.DeepEqual(got.claims, want.claims) {
-				t.Errorf("pod %d is read as %+v, and is %+v", i, got, want)
-			}
-		}
-	})
-}
-
-// slowReader returns one byte at a time, as a network may.
-type slowReader struct{ r io.Reader }
-
-func (s slowReader) Read(p []byte) (int, error) { return s.r.Read(p[:min(1, len(p))]) }
-
-func TestPodListOverSlowConnection(t *testing.T) {
-	n := 0
-	err := readPods(slowReader{bytes.NewReader(encodedPods(t, usualPod(1), usualPod(2)))}, waitingPodFields, func(*corev1.Pod) { n++ })
-	if err != nil || n != 2 {
-		t.Errorf("%d pods, %v", n, err)
 	}
 }
 

@@ -100,16 +100,17 @@ var shared = map[string]bool{module + "api": true, module + "lvm": true, module 
 // acts for the cluster.
 var kubeLayers = map[string][]string{
 	"kube/kubeclient":    {},
+	"kube/podlist":       {},
 	"kube/apiproxy":      {},
 	"kube/cluster":       {"kube/kubeclient"},
 	"kube/nodeloss":      {"kube/cluster", "kube/kubeclient"},
 	"kube/groupsnapshot": {"kube/kubeclient"},
 	"kube/nodegroup":     {"kube/cluster", "kube/kubeclient"},
-	"kube/claimevents":   {"kube/cluster", "kube/kubeclient"},
+	"kube/claimevents":   {"kube/cluster", "kube/kubeclient", "kube/podlist"},
 	"kube/scaledown":     {"kube/cluster", "kube/kubeclient"},
 	"kube/move":          {"kube/kubeclient", "move"},
 	"kube/attributes":    {"kube/kubeclient"},
-	"kube":               {"kube/kubeclient", "kube/attributes"},
+	"kube":               {"kube/kubeclient", "kube/podlist", "kube/attributes"},
 	"kube/kubetest":      {"kube/kubeclient"},
 	"kube/clustertest":   {"kube/cluster", "kube/kubeclient", "kube/kubetest", "lvm/lvmtest/wait"},
 }

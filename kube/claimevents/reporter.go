@@ -13,11 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/cluster"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/podlist"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
 )
@@ -81,14 +83,15 @@ func (r *Reporter) round(ctx context.Context, s state) error {
 	r.rounds++
 	r.considered = consideredOf(waiting, r.considered)
 	others := &otherVolumes{client: r.Client, nodes: map[string]string{}}
-	podsOf := map[string][]corev1.Pod{} // by namespace
+	next := fairOrder(waiting, r.considered)[:min(len(waiting), claimsAtOnce)]
+	pods := &podsOfClaims{claims: next, list: r.pods, listed: map[string][]corev1.Pod{}}
 	var refusals error
-	for _, claim := range fairOrder(waiting, r.considered)[:min(len(waiting), claimsAtOnce)] {
+	for _, claim := range next {
 		if others.exhausted() {
 			break
 		}
 		r.considered[claim.UID] = r.rounds
-		switch err := r.consider(ctx, s, claim, podsOf, others); {
+		switch err := r.consider(ctx, s, claim, pods, others); {
 		case isRefusal(err):
 			refusals = errors.Join(refusals, err)
 		case err != nil:
@@ -104,16 +107,37 @@ func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err)
 }
 
-// consider writes the event of one claim. podsOf has the pods of the namespaces that the round has listed.
-func (r *Reporter) consider(ctx context.Context, s state, claim *corev1.PersistentVolumeClaim, podsOf map[string][]corev1.Pod, others *otherVolumes) error {
-	if _, listed := podsOf[claim.Namespace]; !listed {
-		pods, err := r.pods(ctx, claim.Namespace)
-		if err != nil {
-			return err
-		}
-		podsOf[claim.Namespace] = pods
+// podsOfClaims has the pods of the claims that one round considers.
+type podsOfClaims struct {
+	claims []*corev1.PersistentVolumeClaim
+	list   func(ctx context.Context, namespace string, claims map[string]bool) ([]corev1.Pod, error)
+	listed map[string][]corev1.Pod // by namespace
+}
+
+// in returns the pods of one namespace.
+func (p *podsOfClaims) in(ctx context.Context, namespace string) (pods []corev1.Pod, err error) {
+	if pods, listed := p.listed[namespace]; listed {
+		return pods, nil
 	}
-	f := factsOf(s, claim, podsOf[claim.Namespace])
+	names := map[string]bool{}
+	for _, claim := range p.claims {
+		if claim.Namespace == namespace {
+			names[claim.Name] = true
+		}
+	}
+	if pods, err = p.list(ctx, namespace, names); err == nil {
+		p.listed[namespace] = pods
+	}
+	return pods, err
+}
+
+// consider writes the event of one claim.
+func (r *Reporter) consider(ctx context.Context, s state, claim *corev1.PersistentVolumeClaim, waiting *podsOfClaims, others *otherVolumes) error {
+	pods, err := waiting.in(ctx, claim.Namespace)
+	if err != nil {
+		return err
+	}
+	f := factsOf(s, claim, pods)
 	if err := others.add(ctx, &f); err != nil {
 		return err
 	}
@@ -221,13 +245,38 @@ func (r *Reporter) resolveClaim(ctx context.Context, last writtenEvent) error {
 	return r.Events.Record(ctx, kubeclient.Event{About: last.about, Kind: corev1.EventTypeNormal, Reason: api.ReasonWaitingForCapacity, Message: message})
 }
 
-func (r *Reporter) pods(ctx context.Context, namespace string) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	err := r.Client.Core.Get().Namespace(namespace).Resource("pods").Param("fieldSelector", "status.phase=Pending").Do(ctx).Into(&list)
+// podFields are the fields of a Pod that pending.Explain reads (k8s.io/api/core/v1/generated.proto).
+var podFields = podlist.Fields{
+	1: {1: nil, 3: nil, 5: nil, 9: nil}, // metadata: name, namespace, uid, deletionTimestamp
+	2: { // spec
+		1: {1: nil, 2: {10: nil, 29: {}}},                   // volumes: name, persistentVolumeClaim, and the presence of ephemeral
+		7: nil, 10: nil, 18: nil, 19: nil, 22: nil, 38: nil, // nodeSelector, nodeName, affinity, schedulerName, tolerations, schedulingGates
+	},
+	3: {1: nil, 2: nil}, // status: phase, conditions
+}
+
+// pods returns the pods of a namespace that wait with one of the claims, at most podsConsidered of each claim.
+func (r *Reporter) pods(ctx context.Context, namespace string, claims map[string]bool) (pods []corev1.Pod, err error) {
+	left := map[string]int{}
+	for claim := range claims {
+		left[claim] = podsConsidered
+	}
+	err = podlist.Each(ctx, r.Client.Core, namespace, fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), podFields, func(pod *corev1.Pod) {
+		kept := false
+		for _, name := range pending.ClaimNames(pod) {
+			if left[name] > 0 {
+				left[name]--
+				kept = true
+			}
+		}
+		if kept {
+			pods = append(pods, *pod.DeepCopy())
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the pods of namespace %s: %w", namespace, err)
 	}
-	return list.Items, nil
+	return pods, nil
 }
 
 func classNamed(classes []*storagev1.StorageClass, name string) *storagev1.StorageClass {
