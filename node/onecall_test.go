@@ -9,7 +9,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 )
 
-// TestOneStage stages one new volume with a file system. TestFilesOfOneCall (cmd/nodelvm) runs it alone, with and without the
+// TestOneStage stages one volume with a file system: a new one, or one that is tagged as ready. TestFilesOfOneCall (cmd/nodelvm) runs it alone, with and without the
 // call, and compares the counters: so nothing happens after the call, and the host stays open.
 func TestOneStage(t *testing.T) {
 	host := lvmtest.NewNode(lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{40 * lvm.GiB}}).Host(lvm.Config{Cluster: "cluster-1", Node: "node-1"})
@@ -25,6 +25,11 @@ func TestOneStage(t *testing.T) {
 	s := New(Config{NodeName: "node-1", Devices: host, Encryption: &f.luks, Tools: f, Mounts: f, MountedFileSystems: f, BlockDevices: f})
 	req := stageOf(request(attribute(api.AttributeUUID, v.UUID)))
 	req.VolumeId = v.ID.String()
+	if os.Getenv("READY") != "" { // as if a pod had used the volume before
+		if _, err := host.Activate(t.Context(), v.ID, v.UUID); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if os.Getenv("WITHOUT_CALL") != "" {
 		return
 	}

@@ -17,14 +17,16 @@ import (
 // of a stage's files: the others tag the new volume as ready, and read the group.
 func TestFilesOfOneCall(t *testing.T) {
 	for _, call := range []struct {
-		folder, test string
-		most         int
+		name, folder, test string
+		env                []string
+		most               int
 	}{
-		{"controller", "TestOneCreateVolume", 36},
-		{"node", "TestOneStage", 33},
+		{"CreateVolume", "controller", "TestOneCreateVolume", nil, 36},
+		{"NodeStageVolume of a new volume", "node", "TestOneStage", nil, 32},
+		{"NodeStageVolume of a ready volume", "node", "TestOneStage", []string{"READY=1"}, 22},
 	} {
-		t.Run(call.test, func(t *testing.T) {
-			files := touchedBy(t, call.folder, call.test)
+		t.Run(call.name, func(t *testing.T) {
+			files := touchedBy(t, call.folder, call.test, call.env)
 			t.Logf("%d files:\n%s", len(files), strings.Join(files, "\n"))
 			if len(files) > call.most {
 				t.Errorf("the call touches %d files, at most %d are allowed", len(files), call.most)
@@ -37,7 +39,7 @@ func TestFilesOfOneCall(t *testing.T) {
 }
 
 // touchedBy returns the files of the driver whose code runs more often in a test with its call than without.
-func touchedBy(t *testing.T, folder, test string) (files []string) {
+func touchedBy(t *testing.T, folder, test string, env []string) (files []string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "test")
 	build := exec.CommandContext(t.Context(), "go", "test", "-trimpath", "-c", "-o", program, "-covermode=atomic",
@@ -46,7 +48,7 @@ func touchedBy(t *testing.T, folder, test string) (files []string) {
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	before, after := counted(t, program, test, "WITHOUT_CALL=1"), counted(t, program, test)
+	before, after := counted(t, program, test, append(env, "WITHOUT_CALL=1")), counted(t, program, test, env)
 	for block, count := range after { // lvm/spec.go:10.2,12.3
 		file, _, _ := strings.Cut(block, ":")
 		isTests := strings.HasPrefix(file, "lvm/lvmtest") || strings.HasPrefix(file, "lvm/internal/fixture")
@@ -59,7 +61,7 @@ func touchedBy(t *testing.T, folder, test string) (files []string) {
 }
 
 // counted runs one test, and returns how often each block of the driver's code ran.
-func counted(t *testing.T, program, test string, env ...string) map[string]int {
+func counted(t *testing.T, program, test string, env []string) map[string]int {
 	t.Helper()
 	profile := filepath.Join(t.TempDir(), "profile")
 	command := exec.CommandContext(t.Context(), program, "-test.run=^"+test+"$", "-test.coverprofile="+profile)

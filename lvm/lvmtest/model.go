@@ -15,6 +15,9 @@ type group struct {
 	lvm.Group
 	text lvm.Bytes // the volumes' share of the metadata area
 	away bool      // its disks are unplugged
+
+	decoded   []*lvm.Managed // of the volumes of content, as decodedAt says
+	decodedAt uint32         // a checksum
 }
 
 func (g *group) find(name string) *lvm.LV {
@@ -59,6 +62,17 @@ func (g *group) parts(name string) []string {
 		return partsOf(lv)
 	}
 	return nil
+}
+
+// addParts adds the names of a volume and of all volumes below it.
+func (g *group) addParts(names map[string]bool, name string) {
+	if name == "" {
+		return
+	}
+	names[name] = true
+	for _, part := range g.parts(name) {
+		g.addParts(names, part)
+	}
 }
 
 func partsOf(lv *lvm.LV) []string {
@@ -193,11 +207,22 @@ func (r *room) legs(n int, length lvm.Extents) ([]lvm.Area, *failure) {
 	return areas, nil
 }
 
-// read returns the group as a reader of the disks sees it.
+// read returns the group as a reader of the disks sees it. It decodes the tags of each commit once.
 func (g *group) read() lvm.Group {
 	seen := g.content()
 	seen.Checksum = g.checksum()
+	at := crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %s", seen.Checksum, seen.Name))
+	if at == g.decodedAt && len(g.decoded) == len(seen.LVs) {
+		for i := range seen.LVs {
+			seen.LVs[i].Managed = g.decoded[i]
+		}
+		return seen
+	}
 	seen.Decode()
+	g.decoded, g.decodedAt = nil, at
+	for _, lv := range seen.LVs {
+		g.decoded = append(g.decoded, lv.Managed)
+	}
 	return seen
 }
 
@@ -228,7 +253,7 @@ func (g *group) content() lvm.Group {
 
 // checksum distinguishes the texts of commits.
 func (g *group) checksum() uint32 {
-	return crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %v %v", g.Seqno, g.Tags, g.LVs))
+	return crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %#v %#v", g.Seqno, g.Tags, g.LVs))
 }
 
 // users names, for each volume, those that it is a part of.

@@ -47,9 +47,8 @@ func (k kernel) DisksBelow(path string) (below, removed []string, err error) {
 			continue
 		}
 		under := map[string]bool{}
-		for _, part := range lvm.ComponentsAndPool(g.read(), *lv) {
-			under[part.Name] = true
-		}
+		g.addParts(under, lv.Name)
+		g.addParts(under, lv.Pool)
 		for _, d := range k.node.devices {
 			if part := g.find(d.volume); under[d.volume] && part != nil {
 				removed = slices.AppendSeq(removed, maps.Values(d.removed))

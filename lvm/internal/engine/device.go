@@ -294,3 +294,9 @@ func (e *Engine) CheckUnused(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.
 	}
 	return nil
 }
+
+// mapsRemovedDisk reports whether the volume's device maps a disk that was removed.
+func (e *Engine) mapsRemovedDisk(path string) bool {
+	_, removed, err := e.Machine.Kernel.DisksBelow(path)
+	return err == nil && len(removed) > 0
+}

@@ -35,12 +35,6 @@ func (e *Engine) UnmappedPVs(g lvm.Group, lv lvm.LV, path string) (pvs []lvm.PV,
 	return pvs, removed, nil
 }
 
-// mapsRemovedDisk reports whether the volume's device maps a disk that was removed.
-func (e *Engine) mapsRemovedDisk(path string) bool {
-	_, removed, err := e.Machine.Kernel.DisksBelow(path)
-	return err == nil && len(removed) > 0
-}
-
 // MapPresentDisks makes the device of an active volume map the volume's physical volumes again, after a disk was removed and is
 // back. A RAID volume may be in use; any other is activated again once it is unused, because its users have seen errors.
 func (e *Engine) MapPresentDisks(ctx context.Context, id lvm.ID) error {
