@@ -1,6 +1,10 @@
 package luks
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
 
 // common has --disable-locks because the driver has its own lock, and /run can be read-only. cryptsetup must load no token library.
 var common = []string{"--disable-locks", "--disable-external-tokens", "--batch-mode"}
@@ -24,7 +28,7 @@ func derivation(k *Key) []string {
 func formatArgs(v Volume, k *Key, sector int) []string {
 	args := append([]string{"luksFormat", "--type=luks2", fromStdin,
 		"--cipher=" + cipher, "--key-size=" + strconv.Itoa(keyBits), "--sector-size=" + strconv.Itoa(sector),
-		"--offset=" + strconv.FormatInt(int64(HeaderSize)/512, 10),
+		"--offset=" + strconv.FormatInt(int64(lvm.LUKSHeaderSize)/512, 10),
 		"--luks2-metadata-size=" + strconv.Itoa(copySize), "--luks2-keyslots-size=" + strconv.Itoa(slotsSize),
 		"--uuid=" + v.headerUUID, "--subsystem=" + subsystem, "--label=" + v.UUID,
 	}, derivation(k)...)
@@ -63,4 +67,14 @@ func setUUIDArgs(v Volume) []string {
 
 func resizeArgs(v Volume) []string {
 	return []string{"resize", fromStdin, v.name}
+}
+
+// sectorSize returns the unit of encryption. A larger one is faster, but becomes the logical sector of the mapping. The content
+// of a raw block volume (partition tables, disk images) depends on the logical sector, so such a volume keeps that of the logical
+// volume.
+func sectorSize(block bool, logical int) int {
+	if block && logical == 512 {
+		return 512
+	}
+	return 4096
 }

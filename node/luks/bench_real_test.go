@@ -121,7 +121,7 @@ func (b *bench) names() string {
 func (b *bench) volume(name string, extra ...string) Volume {
 	b.t.Helper()
 	if extra == nil {
-		extra = []string{"-L", fmt.Sprintf("%db", int64(40*lvm.MiB+HeaderSize)), group}
+		extra = []string{"-L", fmt.Sprintf("%db", int64(40*lvm.MiB+lvm.LUKSHeaderSize)), group}
 	}
 	b.run("lvcreate", append([]string{"-qq", "-y", "-Wy", "-n", name}, extra...)...)
 	return b.existing(name)

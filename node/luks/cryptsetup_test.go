@@ -27,3 +27,14 @@ func TestOutputOfCryptsetupIsBounded(t *testing.T) {
 		t.Errorf("%.200v", err)
 	}
 }
+
+func TestSectorSize(t *testing.T) {
+	for _, test := range []struct {
+		block         bool
+		logical, want int
+	}{{false, 512, 4096}, {false, 4096, 4096}, {true, 512, 512}, {true, 4096, 4096}} {
+		if got := sectorSize(test.block, test.logical); got != test.want {
+			t.Errorf("sectorSize(%t, %d) = %d, want %d", test.block, test.logical, got, test.want)
+		}
+	}
+}

@@ -78,7 +78,7 @@ func (o *Observation) readDevice(file *os.File, uuid string) error {
 	if o.Logical, err = unix.IoctlGetInt(int(file.Fd()), unix.BLKSSZGET); err != nil {
 		return err
 	}
-	if o.Size = lvm.Bytes(size); o.Size < HeaderSize+MinDataSize {
+	if o.Size = lvm.Bytes(size); o.Size < lvm.LUKSHeaderSize+lvm.LUKSMinDataSize {
 		return nil
 	}
 	header, format, state := make([]byte, headerBytes), make([]byte, markBlock), make([]byte, markBlock)
@@ -128,7 +128,7 @@ func (linux) clearMapping(m Mapping) error {
 	})
 }
 
-// eraseChunk divides HeaderSize.
+// eraseChunk divides lvm.LUKSHeaderSize.
 const eraseChunk = 256 * lvm.KiB
 
 // destroySlots keeps the state mark. It flushes, drops the page cache, and reads all from the disk.
@@ -143,7 +143,7 @@ func (linux) destroySlots(v Volume) error {
 		if err := unix.IoctlSetInt(int(file.Fd()), unix.BLKFLSBUF, 0); err != nil {
 			return fmt.Errorf("cannot drop its page cache: %w", err)
 		}
-		for at := lvm.Bytes(0); at < HeaderSize; at += eraseChunk {
+		for at := lvm.Bytes(0); at < lvm.LUKSHeaderSize; at += eraseChunk {
 			if differ, err := differsFrom(file, at, erasedChunk(v, at)); err != nil || differ {
 				return errors.Join(err, fmt.Errorf("its key slots are not destroyed: byte %d onwards is not what was written", int64(at)))
 			}
@@ -155,7 +155,7 @@ func (linux) destroySlots(v Volume) error {
 // overwriteSlots writes each chunk, also one that reads as zeroes: a leg of a RAID that failed during an earlier erasure may still
 // hold it. On a thin volume it writes only what differs, so that zero chunks take no space.
 func overwriteSlots(file readerWriterAt, v Volume) error {
-	for at := lvm.Bytes(0); at < HeaderSize; at += eraseChunk {
+	for at := lvm.Bytes(0); at < lvm.LUKSHeaderSize; at += eraseChunk {
 		wanted := erasedChunk(v, at)
 		if v.Thin {
 			if differ, err := differsFrom(file, at, wanted); err == nil && !differ {

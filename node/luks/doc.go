@@ -9,14 +9,14 @@
 //	LUKS2 of ours    -> open (rotate the key, resize)
 //	anything else    -> an error, and nothing is changed
 //
-// plan.go, rotation.go, header.go, metadata.go, size.go, mark.go and args.go are pure; the files *_linux.go and cryptsetup.go
+// plan.go, rotation.go, header.go, metadata.go, mark.go and args.go are pure; the files *_linux.go and cryptsetup.go
 // act. A stage of a formatted volume starts one process (cryptsetup open), a first stage two; Unstage, Check, Erase and Recover
 // start none.
 //
 // # Format
 //
-// The header has a constant size, HeaderSize, so the size of the logical volume follows from that of the claim and back
-// (size.go). cryptsetup overwrites any content. So the caller first proves that the device is blank, and the driver writes a mark
+// The header has a constant size, lvm.LUKSHeaderSize, so the size of the logical volume follows from that of the claim and back
+// (lvm.Class). cryptsetup overwrites any content. So the caller first proves that the device is blank, and the driver writes a mark
 // of this logical volume into the future data area (mark.go). While the mark exists, the volume has never been in use, and every
 // start formats it again. A new mapping decrypts to noise; the driver zeroes the places of superblocks, so that the mapping
 // passes the same proof of blankness as a new logical volume. Last, another mark replaces the format mark. From then on no code

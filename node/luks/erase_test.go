@@ -25,8 +25,8 @@ func (m *memory) WriteAt(p []byte, at int64) (int, error) {
 func TestErasureWritesAllChunks(t *testing.T) {
 	for _, thin := range []bool{false, true} {
 		v := Volume{UUID: "v", Thin: thin}
-		device := &memory{content: bytes.Repeat([]byte("key"), int(HeaderSize)/3+1)[:HeaderSize]}
-		for round, want := range []lvm.Bytes{HeaderSize, map[bool]lvm.Bytes{false: HeaderSize, true: 0}[thin]} {
+		device := &memory{content: bytes.Repeat([]byte("key"), int(lvm.LUKSHeaderSize)/3+1)[:lvm.LUKSHeaderSize]}
+		for round, want := range []lvm.Bytes{lvm.LUKSHeaderSize, map[bool]lvm.Bytes{false: lvm.LUKSHeaderSize, true: 0}[thin]} {
 			device.written = 0
 			if err := overwriteSlots(device, v); err != nil {
 				t.Fatal(err)
@@ -35,7 +35,7 @@ func TestErasureWritesAllChunks(t *testing.T) {
 				t.Errorf("thin %v, round %d: it wrote %s, want %s", thin, round, device.written, want)
 			}
 		}
-		erased := make([]byte, HeaderSize)
+		erased := make([]byte, lvm.LUKSHeaderSize)
 		copy(erased[stateMarkOffset:], encodeMark(MarkErased, v.UUID))
 		if !bytes.Equal(device.content, erased) {
 			t.Errorf("thin %v: the header is not the state mark and zeroes", thin)

@@ -47,7 +47,7 @@ func BenchmarkRealIO(b *testing.B) {
 		{"no_workqueues", true, []string{"--perf-no_read_workqueue", "--perf-no_write_workqueue"}},
 	} {
 		b.Run(way.name, func(b *testing.B) {
-			device, from := path, int64(HeaderSize+lvm.MiB) // keep the header
+			device, from := path, int64(lvm.LUKSHeaderSize+lvm.MiB) // keep the header
 			if way.encrypted {
 				from = 0
 				v, m := NewVolume("group-uuid/io", "io", path), New(nil)

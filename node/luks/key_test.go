@@ -124,7 +124,7 @@ func TestNames(t *testing.T) {
 
 func TestParseTable(t *testing.T) {
 	for params, want := range map[string]Table{
-		"aes-xts-plain64 :64:logon:cryptsetup:1-d0 0 254:0 32768 2 allow_discards sector_size:4096": {"crypt", "254:0", HeaderSize, false},
+		"aes-xts-plain64 :64:logon:cryptsetup:1-d0 0 254:0 32768 2 allow_discards sector_size:4096": {"crypt", "254:0", lvm.LUKSHeaderSize, false},
 		"aes-xts-plain64 - 0 254:0 0": {"crypt", "254:0", 0, true},
 	} {
 		if got, err := parseTable("crypt", params); err != nil || got != want {

@@ -113,7 +113,7 @@ func (m *Manager) Erase(ctx context.Context, v Volume) error {
 	if err != nil {
 		return err
 	}
-	if o.Size < HeaderSize+MinDataSize {
+	if o.Size < lvm.LUKSHeaderSize+lvm.LUKSMinDataSize {
 		return lvm.Errorf(lvm.KindInvalid, "logical volume %s has %s, too little for an encrypted volume", v.Device, o.Size)
 	}
 	if err := checkMapping(v, o); err != nil {

@@ -132,7 +132,7 @@ func (f *fake) act(name string, args []string, keys []*Key) {
 	case "luksUUID":
 		f.Header.UUID = subject.headerUUID
 	case "open", "resize":
-		f.Mapping = open(DataSize(f.Size))
+		f.Mapping = open(f.Size - lvm.LUKSHeaderSize)
 	case "luksAddKey":
 		for n := 0; ; n++ {
 			if _, used := f.slots[n]; !used {
@@ -326,7 +326,7 @@ func TestWrongKey(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	f.Mapping = open(DataSize(f.Size)) // opened by an earlier Secret
+	f.Mapping = open(f.Size - lvm.LUKSHeaderSize) // opened by an earlier Secret
 	if _, err := f.manager().Stage(t.Context(), f.request(map[string]string{"key": random1, "previousKey": random2})); lvm.KindOf(err) != lvm.KindConflict {
 		t.Errorf("%v", err)
 	}
@@ -365,7 +365,7 @@ func TestExpand(t *testing.T) {
 	if _, _, err := m.Expand(t.Context(), keyless); lvm.KindOf(err) != lvm.KindConflict {
 		t.Errorf("without a key: %v", err)
 	}
-	if device, size, err := m.Expand(t.Context(), r); err != nil || size != 2*lvm.GiB-HeaderSize || device != "/dev/dm-4" {
+	if device, size, err := m.Expand(t.Context(), r); err != nil || size != 2*lvm.GiB-lvm.LUKSHeaderSize || device != "/dev/dm-4" {
 		t.Errorf("%s of %s, %v", device, size, err)
 	}
 	if _, _, err := m.Expand(t.Context(), keyless); err != nil {
@@ -382,7 +382,7 @@ func TestEraseKilledAtEachChange(t *testing.T) {
 	for n := 1; ; n++ {
 		for _, after := range []bool{false, true} {
 			f := newFake()
-			f.Header, f.slots, f.Mark, f.Mapping = valid(), map[int]string{0: random1}, MarkFormatted, open(DataSize(f.Size))
+			f.Header, f.slots, f.Mark, f.Mapping = valid(), map[int]string{0: random1}, MarkFormatted, open(f.Size-lvm.LUKSHeaderSize)
 			f.killAt, f.after = n, after
 			err := f.manager().Erase(t.Context(), subject)
 			if err == nil {
@@ -409,7 +409,7 @@ func TestEraseRefuses(t *testing.T) {
 	if err := f.manager().Erase(t.Context(), subject); lvm.KindOf(err) != lvm.KindInUse {
 		t.Errorf("%v", err)
 	}
-	f.Holders, f.Size = nil, HeaderSize
+	f.Holders, f.Size = nil, lvm.LUKSHeaderSize
 	if err := f.manager().Erase(t.Context(), subject); lvm.KindOf(err) != lvm.KindInvalid {
 		t.Errorf("%v", err)
 	}
@@ -424,7 +424,7 @@ func TestCheck(t *testing.T) {
 		says   string // "": no problem
 	}{
 		"closed":    {func() {}, ""},
-		"open":      {func() { f.Mapping = open(DataSize(f.Size)) }, ""},
+		"open":      {func() { f.Mapping = open(f.Size - lvm.LUKSHeaderSize) }, ""},
 		"suspended": {func() { f.Mapping = open(0); f.Mapping.Suspended = true }, ""},
 		"one bad":   {func() { f.Header.Copies = 1 }, "one of the two copies"},
 		"bad":       {func() { f.Header = Header{State: HeaderDamaged, Reason: "x"} }, "damaged"},

@@ -21,8 +21,8 @@ const (
 // A mark fits into one sector of any disk, so a write of it is atomic. luksFormat zeroes all before the data, so MarkFormatting
 // is in the data area, where no superblock lies. The others are between the key slots and the data.
 const (
-	formatMarkOffset = HeaderSize + 768*lvm.KiB
-	stateMarkOffset  = HeaderSize - lvm.MiB
+	formatMarkOffset = lvm.LUKSHeaderSize + 768*lvm.KiB
+	stateMarkOffset  = lvm.LUKSHeaderSize - lvm.MiB
 	markBlock        = 4096 // zero after the mark
 	markSize         = 512
 )

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // Slot is a key slot.
@@ -94,8 +96,8 @@ func checkSegment(segments object) (sector int, err error) {
 	switch {
 	case len(segments) != 1 || s.text("type") != "crypt":
 		return 0, errors.New("its data are not one encrypted segment")
-	case s.size("offset") != int64(HeaderSize):
-		return 0, fmt.Errorf("its data begin at byte %v instead of %d", s["offset"], int64(HeaderSize))
+	case s.size("offset") != int64(lvm.LUKSHeaderSize):
+		return 0, fmt.Errorf("its data begin at byte %v instead of %d", s["offset"], int64(lvm.LUKSHeaderSize))
 	case s.text("size") != "dynamic" || s.size("iv_tweak") != 0:
 		return 0, errors.New("its data are not all of the device")
 	case s.text("encryption") != cipher:

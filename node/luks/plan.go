@@ -64,8 +64,8 @@ func plan(v Volume, o Observation, p progress) (Step, error) {
 	if o.Mark == MarkErased {
 		return 0, lvm.Errorf(lvm.KindConflict, "the keys of volume %s were destroyed with its deletion, so its data cannot be decrypted: delete its claim", v.Handle)
 	}
-	if o.Size < HeaderSize+MinDataSize {
-		return 0, lvm.Errorf(lvm.KindInvalid, "logical volume %s has %s, and an encrypted one needs at least %s: it was not created for encryption", v.Device, o.Size, HeaderSize+MinDataSize)
+	if o.Size < lvm.LUKSHeaderSize+lvm.LUKSMinDataSize {
+		return 0, lvm.Errorf(lvm.KindInvalid, "logical volume %s has %s, and an encrypted one needs at least %s: it was not created for encryption", v.Device, o.Size, lvm.LUKSHeaderSize+lvm.LUKSMinDataSize)
 	}
 	if o.Mapping.Exists && !o.Mapping.Live {
 		return StepRemoveMapping, nil
@@ -94,8 +94,8 @@ func checkMapping(v Volume, o Observation) error {
 		is = "is no LUKS2 mapping"
 	case m.Table.Device != dm.FormatNumber(o.Number):
 		is = fmt.Sprintf("is on device %s instead of %s", m.Table.Device, dm.FormatNumber(o.Number))
-	case m.Table.Offset != HeaderSize:
-		is = fmt.Sprintf("begins at byte %d instead of %d", int64(m.Table.Offset), int64(HeaderSize))
+	case m.Table.Offset != lvm.LUKSHeaderSize:
+		is = fmt.Sprintf("begins at byte %d instead of %d", int64(m.Table.Offset), int64(lvm.LUKSHeaderSize))
 	case m.UUID != mappingUUID(v.headerUUID, v.name):
 		is = "belongs to another header (" + m.UUID + ")"
 	case m.Suspended:
@@ -143,7 +143,7 @@ func planFormatted(v Volume, o Observation) (Step, error) {
 
 // planSize compares whole units of encryption.
 func planSize(v Volume, o Observation) (Step, error) {
-	most := DataSize(o.Size)
+	most := o.Size - lvm.LUKSHeaderSize
 	most -= most % lvm.Bytes(o.Header.Sector)
 	switch {
 	case o.Mapping.Size < most:

@@ -19,7 +19,7 @@ func valid() Header {
 
 func open(size lvm.Bytes) Mapping {
 	return Mapping{Exists: true, Live: true, Number: 254<<8 | 4, Size: size, UUID: mappingUUID(subject.headerUUID, subject.name),
-		Table: Table{Target: "crypt", Device: "254:3", Offset: HeaderSize}}
+		Table: Table{Target: "crypt", Device: "254:3", Offset: lvm.LUKSHeaderSize}}
 }
 
 func TestPlan(t *testing.T) {
@@ -50,15 +50,15 @@ func TestPlan(t *testing.T) {
 		"closed":                             {o: Observation{Mark: MarkFormatted, Header: valid()}, want: StepOpen},
 		"closed, without a mark":             {o: Observation{Header: valid()}, want: StepOpen},
 		"without a table":                    {o: Observation{Header: valid(), Mapping: Mapping{Exists: true}}, want: StepRemoveMapping},
-		"open":                               {o: Observation{Header: valid(), Mapping: open(size - HeaderSize)}, want: StepNothing},
-		"open and small":                     {o: Observation{Header: valid(), Mapping: open(size - HeaderSize - 4*lvm.MiB)}, want: StepResize},
+		"open":                               {o: Observation{Header: valid(), Mapping: open(size - lvm.LUKSHeaderSize)}, want: StepNothing},
+		"open and small":                     {o: Observation{Header: valid(), Mapping: open(size - lvm.LUKSHeaderSize - 4*lvm.MiB)}, want: StepResize},
 		"open and large":                     {o: Observation{Header: valid(), Mapping: open(size)}, kind: lvm.KindConflict, says: "more than"},
 		"copy":                               {o: Observation{Header: other}, copied: true, want: StepSetUUID},
 		"copy with its UUID":                 {o: Observation{Header: valid()}, copied: true, want: StepOpen},
 		"copy of a blank volume":             {copied: true, want: StepWriteMark},
 		"header of another":                  {o: Observation{Header: other}, kind: lvm.KindConflict, says: "another volume's"},
 		"header lost":                        {o: Observation{Mark: MarkFormatted}, kind: lvm.KindConflict, says: "is missing"},
-		"header lost while open":             {o: Observation{Mapping: open(size - HeaderSize)}, kind: lvm.KindConflict, says: "copy its data before its pods end"},
+		"header lost while open":             {o: Observation{Mapping: open(size - lvm.LUKSHeaderSize)}, kind: lvm.KindConflict, says: "copy its data before its pods end"},
 		"header damaged":                     {o: Observation{Header: Header{State: HeaderDamaged, Reason: "checksum"}}, kind: lvm.KindConflict, says: "damaged (checksum)"},
 		"header foreign":                     {o: Observation{Header: Header{State: HeaderForeign, Reason: "it has tokens"}}, kind: lvm.KindConflict, says: "it has tokens"},
 		"header foreign, of a copy":          {o: Observation{Header: Header{State: HeaderForeign, Reason: "it has tokens"}}, copied: true, kind: lvm.KindConflict, says: "it has tokens"},
@@ -87,7 +87,7 @@ func TestPlan(t *testing.T) {
 			}
 		})
 	}
-	if _, err := plan(subject, Observation{Size: HeaderSize}, progress{}); lvm.KindOf(err) != lvm.KindInvalid {
+	if _, err := plan(subject, Observation{Size: lvm.LUKSHeaderSize}, progress{}); lvm.KindOf(err) != lvm.KindInvalid {
 		t.Errorf("a device without room for data: %v", err)
 	}
 }
@@ -102,7 +102,7 @@ func TestPlanNeverFormatsData(t *testing.T) {
 			Mark:   Mark(rapid.IntRange(0, 3).Draw(t, "mark")),
 		}
 		if rapid.Bool().Draw(t, "mapped") {
-			o.Mapping = open(lvm.GiB - HeaderSize)
+			o.Mapping = open(lvm.GiB - lvm.LUKSHeaderSize)
 			o.Mapping.Live = rapid.Bool().Draw(t, "live")
 		}
 		v := subject

@@ -177,7 +177,7 @@ func (w *powerVolume) work(step string) {
 		w.stage(request(w.Volume, Keys{Current: second.Current, Previous: first.Current}))
 	case "expand":
 		w.attach(powerGrown)
-		if _, size, err := w.Expand(w.t.Context(), request(w.Volume, second)); err != nil || size != DataSize(powerGrown) {
+		if _, size, err := w.Expand(w.t.Context(), request(w.Volume, second)); err != nil || size != powerGrown-lvm.LUKSHeaderSize {
 			w.t.Fatalf("expansion of %s to %s: %v", w.Handle, size, err)
 		}
 	case "open":

@@ -20,7 +20,7 @@ func (e *Engine) ChangeState(ctx context.Context, s lvm.State, v lvm.Volume, to 
 		return lvm.Volume{}, err
 	}
 	if to == lvm.StateReady && (v.State == lvm.StateCreating || v.State == lvm.StateZeroing) { // never on a volume that pods used
-		if err := e.WriteFormatMark(ctx, g, v); err != nil {
+		if err := e.writeFormatMark(ctx, g, v); err != nil {
 			return lvm.Volume{}, err
 		}
 	}
@@ -63,7 +63,7 @@ func (e *Engine) retag(ctx context.Context, g lvm.Group, t lvmcmd.Target, v lvm.
 		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "another program changed volume %s while the driver tagged it as %s: it is %s now", t, to, now.State)
 	}
 	done.Warn(e.Log, t.String())
-	e.Untagged.Drop(v.ID.VG, v.UUID)
+	e.Untagged.drop(v.ID.VG, v.UUID)
 	return now, e.Flush(g)
 }
 
@@ -104,7 +104,7 @@ func (e *Engine) removeFrom(ctx context.Context, g lvm.Group, id lvm.ID, uuid st
 	case !gone:
 		return lvm.Errorf(lvm.KindOf(failure), "cannot remove %s: %w", t, OrNoEffect(failure))
 	}
-	e.Untagged.Drop(id.VG, uuid)
+	e.Untagged.drop(id.VG, uuid)
 	e.RemoveNamesOf(g, now, removed)
 	return e.Flush(now)
 }

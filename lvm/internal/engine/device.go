@@ -167,9 +167,9 @@ func (e *Engine) checkPVs(ctx context.Context, group lvm.VGUUID, device string) 
 // checkPVsPatience is longer than a reading waits for a disk that never answered.
 const checkPVsPatience = 15 * time.Second
 
-// WriteFormatMark writes the format mark of a volume that is not ready yet, if its tag says that it has one. The caller holds the
+// writeFormatMark writes the format mark of a volume that is not ready yet, if its tag says that it has one. The caller holds the
 // group's lock, and tags the volume as ready after that: no pod has used it.
-func (e *Engine) WriteFormatMark(ctx context.Context, g lvm.Group, v lvm.Volume) error {
+func (e *Engine) writeFormatMark(ctx context.Context, g lvm.Group, v lvm.Volume) error {
 	if v.FormatMark == 0 {
 		return nil
 	}

@@ -40,8 +40,8 @@ func (s *untaggedVolumes) of(group lvm.VGUUID) []lvm.Volume {
 	return all
 }
 
-// Drop forgets volumes whose state on the disks is now up to date.
-func (s *untaggedVolumes) Drop(group lvm.VGUUID, uuids ...string) {
+// drop forgets volumes whose state on the disks is now up to date.
+func (s *untaggedVolumes) drop(group lvm.VGUUID, uuids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, uuid := range uuids {
@@ -244,7 +244,7 @@ func (b *ReadyTags) writeMarks(ctx context.Context, g lvm.Group, volumes []lvm.V
 	for _, v := range volumes {
 		var failure error
 		if slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == v.UUID }) {
-			failure = b.engine.WriteFormatMark(ctx, g, v)
+			failure = b.engine.writeFormatMark(ctx, g, v)
 		}
 		if failure == nil {
 			marked = append(marked, v)
@@ -278,7 +278,7 @@ func (b *ReadyTags) tag(ctx context.Context, g lvm.Group, volumes []lvm.Volume) 
 			settled = append(settled, v.UUID)
 		}
 	}
-	b.engine.Untagged.Drop(g.UUID, settled...)
+	b.engine.Untagged.drop(g.UUID, settled...)
 	if len(open) > 0 {
 		return lvm.Errorf(lvm.KindOf(done.Failure), "volume group %s: cannot tag %q as ready: %w", g.Name, open, done.Cause())
 	}

@@ -59,7 +59,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a volume is ready without its format mark", file: "lvm/internal/engine/ready.go",
-		old: "failure = b.engine.WriteFormatMark(ctx, g, v)", new: "failure = nil",
+		old: "failure = b.engine.writeFormatMark(ctx, g, v)", new: "failure = nil",
 		packages: []string{"./lvm/lvmtest/operations"},
 	},
 	{

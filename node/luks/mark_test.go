@@ -7,31 +7,12 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-func TestDataSizeOfASmallDevice(t *testing.T) {
-	for device, want := range map[lvm.Bytes]lvm.Bytes{0: 0, HeaderSize: 0, HeaderSize + MinDataSize - 1: 0, HeaderSize + MinDataSize: MinDataSize} {
-		if got := DataSize(device); got != want {
-			t.Errorf("DataSize(%d) = %d, want %d", device, got, want)
-		}
-	}
-}
-
-func TestSectorSize(t *testing.T) {
-	for _, test := range []struct {
-		block         bool
-		logical, want int
-	}{{false, 512, 4096}, {false, 4096, 4096}, {true, 512, 512}, {true, 4096, 4096}} {
-		if got := sectorSize(test.block, test.logical); got != test.want {
-			t.Errorf("sectorSize(%t, %d) = %d, want %d", test.block, test.logical, got, test.want)
-		}
-	}
-}
-
 // TestMarkIsWhereNothingElseLies: zeroing the places of superblocks must not touch the format mark, and no mark may touch key
 // slots.
 func TestMarkIsWhereNothingElseLies(t *testing.T) {
-	for _, size := range []lvm.Bytes{MinDataSize, 5 * lvm.MiB, 100 * lvm.MiB, lvm.TiB} {
+	for _, size := range []lvm.Bytes{lvm.LUKSMinDataSize, 5 * lvm.MiB, 100 * lvm.MiB, lvm.TiB} {
 		for _, s := range dm.SuperblockSpans(size) {
-			at := HeaderSize + s.At
+			at := lvm.LUKSHeaderSize + s.At
 			if at < formatMarkOffset+markBlock && formatMarkOffset < at+s.Length {
 				t.Errorf("of %s, the span at %d covers the mark", size, s.At)
 			}
@@ -40,7 +21,7 @@ func TestMarkIsWhereNothingElseLies(t *testing.T) {
 			}
 		}
 	}
-	if stateMarkOffset < headerBytes+slotsSize || stateMarkOffset+markBlock > HeaderSize || stateMarkOffset%eraseChunk != 0 || HeaderSize%eraseChunk != 0 {
+	if stateMarkOffset < headerBytes+slotsSize || stateMarkOffset+markBlock > lvm.LUKSHeaderSize || stateMarkOffset%eraseChunk != 0 || lvm.LUKSHeaderSize%eraseChunk != 0 {
 		t.Error("the state mark touches key slots or data, or Erase would overwrite it")
 	}
 }
