@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,6 +140,33 @@ func TestPreProvisionedContentIsNoOrphan(t *testing.T) {
 		}}
 		if orphans, _, err := search.Find(t.Context()); err != nil || len(orphans) != want {
 			t.Errorf("%s: %+v, %v", driver, orphans, err)
+		}
+	}
+}
+
+// TestMemberCostsOneListADay: the content of a group snapshot's member, or one made by hand, does not have the name of the snapshot's own. Once it is
+// found, an audit reads it by its name, and no list of the whole cluster.
+func TestMemberCostsOneListADay(t *testing.T) {
+	group := lvm.GroupSnapshotName(api.PrefixGroupSnapshot + "uid")
+	member := lvm.ManagedVolume{Snapshot: true, Volume: lvm.Volume{ID: lvm.ID{VG: kubetest.TestVG, LV: "s-1"}, UUID: "u", Name: lvm.MemberName(group, 0)}}
+	content := kubetest.ContentOf("snapcontent-of-a-member", "snapshot-uid", member.ID.String())
+	const contents = "GET /apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
+	client, sent := kubetest.RecordedClient(t, map[string]any{
+		contents:                        kubeclient.ContentList{Items: []kubeclient.Content{*content}},
+		contents + "/" + content.Name:   content,
+		"GET /api/v1/persistentvolumes": &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}},
+	})
+	search := OrphanSearch{Client: client, Holdings: func(context.Context) (lvm.ManagedVolumes, error) {
+		return lvm.ManagedVolumes{Owned: []lvm.ManagedVolume{member}}, nil
+	}}
+	for round := range proofLasts + 1 {
+		before := len(sent())
+		if orphans, _, err := search.Find(t.Context()); err != nil || len(orphans) > 0 {
+			t.Fatalf("%+v, %v", orphans, err)
+		}
+		lists := slices.DeleteFunc(sent()[before:], func(r string) bool { return r != contents && r != "GET /api/v1/persistentvolumes" })
+		if first := round%proofLasts == 0; (len(lists) > 0) != first {
+			t.Errorf("audit %d lists %q", round, lists)
 		}
 	}
 }

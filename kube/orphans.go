@@ -36,14 +36,14 @@ func Published(orphans []Orphan) []report.Unreferenced {
 }
 
 // OrphanSearch compares a node's disks with the objects of the cluster. It caches what it has proved, so it lists all
-// PersistentVolumes at most once a day for volumes without a PersistentVolume of the same name.
+// PersistentVolumes and contents at most once a day for volumes and snapshots without an object of the same name.
 type OrphanSearch struct {
 	Client   *kubeclient.Client
 	Holdings func(context.Context) (lvm.ManagedVolumes, error)
 	Pause    time.Duration // between two requests
 
 	rounds int
-	names  map[string]string // UUID of a volume -> its PersistentVolume, if that has another name
+	names  map[string]string // UUID of a volume or snapshot -> its PersistentVolume or content, if that has another name
 	proved map[string]bool   // UUIDs of volumes and snapshots that no object refers to
 	pvs    []*corev1.PersistentVolume
 }
@@ -110,9 +110,9 @@ func holds(pv *corev1.PersistentVolume, o lvm.ManagedVolume) bool {
 }
 
 func (s *OrphanSearch) hasContent(ctx context.Context, o lvm.ManagedVolume) (bool, error) {
-	uid := strings.TrimPrefix(o.Name, api.PrefixSnapshot)
+	name := cmp.Or(s.names[o.UUID], api.PrefixContent+strings.TrimPrefix(o.Name, api.PrefixSnapshot))
 	var c kubeclient.Content
-	there, err := kubeclient.Get(ctx, s.Client.Snapshots, "volumesnapshotcontents", "", api.PrefixContent+uid, &c)
+	there, err := kubeclient.Get(ctx, s.Client.Snapshots, "volumesnapshotcontents", "", name, &c)
 	return there && kubeclient.HasSnapshot(&c, o.ID), err
 }
 
