@@ -171,6 +171,59 @@ func TestMemberCostsOneListADay(t *testing.T) {
 	}
 }
 
+// TestMemberOfAGroupIsNoOrphan: a snapshot is no orphan while the content of its group snapshot exists: it is there before the members' contents, and
+// one that was made by hand has none. Who may not read these contents says nothing of members.
+func TestMemberOfAGroupIsNoOrphan(t *testing.T) {
+	of := lvm.ID{VG: kubetest.TestVG, LV: lvm.GroupSnapshotName(api.PrefixGroupSnapshot + "uid")}
+	member := lvm.ManagedVolume{Snapshot: true, Of: of, Volume: lvm.Volume{ID: lvm.ID{VG: kubetest.TestVG, LV: "s-1"}, UUID: "u", Name: lvm.MemberName(of.LV, 0)}}
+	const groups = "/apis/groupsnapshot.storage.k8s.io/v1/volumegroupsnapshotcontents"
+	for name, test := range map[string]struct {
+		change    func(*kubeclient.GroupContent)
+		forbidden bool
+		want      int
+	}{
+		"taken":           {func(c *kubeclient.GroupContent) { c.Status.GroupSnapshotHandle = of.String() }, false, 0},
+		"being taken":     {func(c *kubeclient.GroupContent) { c.Spec.GroupSnapshotRef.UID = "uid" }, false, 0},
+		"made by hand":    {func(c *kubeclient.GroupContent) { c.Spec.Source.Existing.GroupSnapshotHandle = of.String() }, false, 0},
+		"another group's": {func(c *kubeclient.GroupContent) { c.Spec.GroupSnapshotRef.UID = "other" }, false, 1},
+		"not readable":    {func(*kubeclient.GroupContent) {}, true, 0},
+	} {
+		var c kubeclient.GroupContent
+		c.Name, c.Spec.Driver = "content", api.DriverName
+		test.change(&c)
+		lists := 0
+		client := kubetest.ClientOf(t, httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			isGroups := strings.HasPrefix(r.URL.Path, groups)
+			if r.URL.Path == "/api/v1/persistentvolumes" || r.URL.Path == groups {
+				lists++
+			}
+			switch {
+			case isGroups && test.forbidden:
+				kubetest.Reply(w, http.StatusForbidden, apierrors.NewForbidden(schema.GroupResource{}, "", nil).Status())
+			case r.URL.Path == groups:
+				kubetest.Reply(w, http.StatusOK, kubeclient.GroupContentList{Items: []kubeclient.GroupContent{c}})
+			case r.URL.Path == groups+"/content":
+				kubetest.Reply(w, http.StatusOK, &c)
+			case r.URL.Path == "/api/v1/persistentvolumes":
+				kubetest.Reply(w, http.StatusOK, &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}})
+			default:
+				kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
+			}
+		})))
+		search := OrphanSearch{Client: client, Holdings: func(context.Context) (lvm.ManagedVolumes, error) {
+			return lvm.ManagedVolumes{Owned: []lvm.ManagedVolume{member}}, nil
+		}}
+		for range 2 {
+			if orphans, _, err := search.Find(t.Context()); err != nil || len(orphans) != test.want {
+				t.Errorf("%s: %+v, %v", name, orphans, err)
+			}
+		}
+		if lists != 2 {
+			t.Errorf("%s: %d lists in two audits", name, lists)
+		}
+	}
+}
+
 // TestComparisonOfTheLastAudit: the status page has the result and the time of the last complete audit, and why a later one failed.
 func TestComparisonOfTheLastAudit(t *testing.T) {
 	a := &Agent{}

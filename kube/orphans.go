@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -44,6 +45,7 @@ type OrphanSearch struct {
 
 	rounds int
 	names  map[string]string // UUID of a volume or snapshot -> its PersistentVolume or content, if that has another name
+	groups map[string]string // UUID of a group snapshot's member -> the content of the group snapshot
 	proved map[string]bool   // UUIDs of volumes and snapshots that no object refers to
 	pvs    []*corev1.PersistentVolume
 }
@@ -55,7 +57,7 @@ const proofLasts = 24
 // or the API server, and means that nothing is proved.
 func (s *OrphanSearch) Find(ctx context.Context) (orphans []Orphan, pvs []*corev1.PersistentVolume, err error) {
 	if s.rounds%proofLasts == 0 {
-		s.names, s.proved = map[string]string{}, map[string]bool{}
+		s.names, s.groups, s.proved = map[string]string{}, map[string]string{}, map[string]bool{}
 	}
 	s.rounds++
 	s.pvs = nil
@@ -87,7 +89,9 @@ func (s *OrphanSearch) lookUp(ctx context.Context, o lvm.ManagedVolume) (abandon
 	}
 	kubeclient.Sleep(ctx, s.Pause)
 	if o.Snapshot {
-		there, err = s.hasContent(ctx, o)
+		if there, err = s.hasContent(ctx, o); err == nil && !there {
+			there, err = s.hasGroupContent(ctx, o)
+		}
 		return false, there, err
 	}
 	pv, err := s.Client.Volume(ctx, cmp.Or(s.names[o.UUID], o.Name))
@@ -120,12 +124,16 @@ func (s *OrphanSearch) hasContent(ctx context.Context, o lvm.ManagedVolume) (boo
 func (s *OrphanSearch) prove(ctx context.Context, suspects []lvm.ManagedVolume) ([]Orphan, error) {
 	for _, o := range suspects {
 		delete(s.names, o.UUID)
+		delete(s.groups, o.UUID)
 	}
 	if slices.ContainsFunc(suspects, func(o lvm.ManagedVolume) bool { return !s.proved[o.UUID] }) {
 		if err := s.searchVolumes(ctx, suspects); err != nil {
 			return nil, err
 		}
 		if err := s.searchContents(ctx, suspects); err != nil {
+			return nil, err
+		}
+		if err := s.searchGroups(ctx, suspects); err != nil {
 			return nil, err
 		}
 	}
@@ -136,7 +144,7 @@ func (s *OrphanSearch) prove(ctx context.Context, suspects []lvm.ManagedVolume) 
 	var orphans []Orphan
 	for _, o := range suspects {
 		still := slices.ContainsFunc(now.Owned, func(n lvm.ManagedVolume) bool { return n.UUID == o.UUID })
-		if !still || s.names[o.UUID] != "" {
+		if !still || s.names[o.UUID] != "" || s.groups[o.UUID] != "" {
 			continue
 		}
 		kind, why, err := s.classify(ctx, o)
@@ -183,6 +191,45 @@ func (s *OrphanSearch) searchContents(ctx context.Context, suspects []lvm.Manage
 			}
 		}
 	})
+}
+
+// A member of a group snapshot belongs to the content of that, too: it is there before the member's own content, and alone if it was made by hand. A
+// node has the right to read such contents only with groupSnapshots.enabled. Without it nothing proves that a member is an orphan.
+
+// searchGroups is searchContents for the contents of group snapshots.
+func (s *OrphanSearch) searchGroups(ctx context.Context, suspects []lvm.ManagedVolume) error {
+	members := slices.DeleteFunc(slices.Clone(suspects), func(o lvm.ManagedVolume) bool { return o.Of == lvm.ID{} })
+	if len(members) == 0 {
+		return nil
+	}
+	err := s.Client.EachGroupContent(ctx, func(c *kubeclient.GroupContent) {
+		for _, o := range members {
+			if kubeclient.HasGroup(c, o.Of) {
+				s.groups[o.UUID] = c.Name
+			}
+		}
+	})
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	for _, o := range members {
+		s.groups[o.UUID] = o.Of.LV // which no content has as its name
+	}
+	return nil
+}
+
+// hasGroupContent reads the content that searchGroups found.
+func (s *OrphanSearch) hasGroupContent(ctx context.Context, o lvm.ManagedVolume) (bool, error) {
+	name := s.groups[o.UUID]
+	if name == "" {
+		return false, nil
+	}
+	var c kubeclient.GroupContent
+	there, err := kubeclient.Get(ctx, s.Client.GroupSnapshots, "volumegroupsnapshotcontents", "", name, &c)
+	if apierrors.IsForbidden(err) {
+		return true, nil
+	}
+	return there && kubeclient.HasGroup(&c, o.Of), err
 }
 
 // classify determines what happened to the claim of a volume without a PersistentVolume. A volume whose claim still waits

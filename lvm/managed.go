@@ -11,5 +11,6 @@ type ManagedVolumes struct {
 type ManagedVolume struct {
 	Volume   // a snapshot has its name here, and no claim
 	Snapshot bool
+	Of       ID   // the group snapshot that the snapshot is a part of; zero: none
 	Foreign  bool // another cluster created it: Volume.Cluster is its UID
 }

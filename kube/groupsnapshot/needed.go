@@ -22,7 +22,7 @@ const deletionPolicyDelete = "Delete"
 func (a *Actor) mayDelete(ctx context.Context, c content, id lvm.ID) error {
 	needed, members := "", membersOf(id)
 	err := a.Client.EachGroupContent(ctx, func(other *kubeclient.GroupContent) {
-		if hasGroup(other, id) && isNeeded(other.DeletionTimestamp, other.Spec.DeletionPolicy) {
+		if kubeclient.HasGroup(other, id) && isNeeded(other.DeletionTimestamp, other.Spec.DeletionPolicy) {
 			needed = kubeclient.KindGroupContent + " " + other.Name
 		}
 	})
@@ -45,13 +45,6 @@ func (a *Actor) mayDelete(ctx context.Context, c content, id lvm.ID) error {
 
 func isNeeded(deleted *metav1.Time, policy string) bool {
 	return deleted == nil || policy != deletionPolicyDelete
-}
-
-// hasGroup reports whether a content of this driver has a group snapshot, or had it before its status was overwritten.
-func hasGroup(c *kubeclient.GroupContent, id lvm.ID) bool {
-	group, given := string(c.Spec.GroupSnapshotRef.UID), c.Spec.Source.Existing.GroupSnapshotHandle
-	taken := given == "" && group != "" && id.LV == lvm.GroupSnapshotName(api.PrefixGroupSnapshot+group)
-	return c.Spec.Driver == api.DriverName && (taken || given == id.String() || c.Status.GroupSnapshotHandle == id.String())
 }
 
 // membersOf returns the names that the snapshots of a group snapshot can have. Their volume groups may differ from the group snapshot's.

@@ -139,6 +139,13 @@ func OwnsSnapshot(c *Content, of lvm.ID) bool {
 	return c.Spec.VolumeSnapshotRef.UID != "" && of.LV == lvm.SnapshotName(api.PrefixSnapshot+string(c.Spec.VolumeSnapshotRef.UID))
 }
 
+// HasGroup reports whether a content of this driver has a group snapshot, or had it before its status was overwritten.
+func HasGroup(c *GroupContent, of lvm.ID) bool {
+	group, given := string(c.Spec.GroupSnapshotRef.UID), c.Spec.Source.Existing.GroupSnapshotHandle
+	taken := given == "" && group != "" && of.LV == lvm.GroupSnapshotName(api.PrefixGroupSnapshot+group)
+	return c.Spec.Driver == api.DriverName && (taken || given == of.String() || c.Status.GroupSnapshotHandle == of.String())
+}
+
 // OwnsMember reports whether a snapshot belongs to a content because the driver took it for the group snapshot that owns the content's
 // VolumeSnapshot. A tenant can write any name and owner into a VolumeSnapshot, and a node the status. But the snapshot-controller derives the
 // name of a member's content from the UID of the group snapshot and the volume, and that of any other content from the UID of its

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,10 @@ func testGroupSnapshots(t *testing.T, b hosttest.Fixture) {
 	d = b.Start(t)
 	if found, err := d.LookupGroupSnapshot(t.Context(), made.ID); err != nil || len(found.Members) != 3 {
 		t.Errorf("after a restart: %+v, %v", found, err)
+	}
+	managed, err := d.ManagedVolumes(t.Context())
+	if of := slices.DeleteFunc(managed.Owned, func(o lvm.ManagedVolume) bool { return o.Of != made.ID }); err != nil || len(of) != 3 {
+		t.Errorf("the managed members are %+v, %v", of, err)
 	}
 	hosttest.Must(t, d.DeleteGroupSnapshot(t.Context(), made.ID))
 	if left := d.Snapshots(t); len(left) > 0 {
