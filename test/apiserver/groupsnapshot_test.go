@@ -16,6 +16,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/kube/groupsnapshot"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -139,6 +143,7 @@ func TestGroupSnapshots(t *testing.T) {
 	testGroupByHand(t, here)
 	expectNoWrites(t, other)
 	testGroupOverNodes(t, here, other)
+	testQuotaOfGroups(t, here)
 	expectAllowed(t, here)
 	if t.Failed() {
 		t.Log(logs())
@@ -223,6 +228,52 @@ func testGroupByHand(t *testing.T, here *node) {
 		readRaw(t, &g, groupContents, "byhand")
 		return g.Status.ReadyToUse && g.Status.Handle == content.Status.Handle
 	})
+}
+
+// testQuotaOfGroups: a quota for snapshots does not limit the snapshots of groups, which exist before their VolumeSnapshots. The quota of the page does.
+func testQuotaOfGroups(t *testing.T, here *node) {
+	const snapshots, groups = "count/volumesnapshots.snapshot.storage.k8s.io", "count/volumegroupsnapshots.groupsnapshot.storage.k8s.io"
+	page, err := os.ReadFile("../../docs/howto/snapshots.md")
+	must(t, err)
+	for _, name := range []string{snapshots, groups} {
+		if !strings.Contains(string(page), "    "+name+": ") {
+			t.Errorf("the quota of docs/howto/snapshots.md lacks %s", name)
+		}
+	}
+	post := func(name string) rest.Result {
+		return admin.RESTClient().Post().AbsPath(groupsIn(t)).Body([]byte(fmt.Sprintf(`{"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "metadata": {"name": %q},
+			"spec": {"volumeGroupSnapshotClassName": "groups-delete", "source": {"selector": {"matchLabels": {"app": "shop"}}}}}`, name))).Do(t.Context())
+	}
+	before := here.groupSnapshots(t)
+	limitTo(t, snapshots, len(membersOf(t)))
+	must(t, post("beside-the-quota").Error())
+	soon(t, "a group snapshot is taken beside the quota", func() bool { return here.groupSnapshots(t) == before+2 })
+	soon(t, "the snapshot controller protects it", func() bool {
+		var g group
+		readRaw(t, &g, groupsIn(t), "beside-the-quota")
+		return len(g.Metadata.Finalizers) > 0
+	})
+	must(t, admin.RESTClient().Delete().AbsPath(groupsIn(t), "beside-the-quota").Do(t.Context()).Error())
+	soon(t, "it is deleted", func() bool { return here.groupSnapshots(t) == before })
+	limitTo(t, groups, 0)
+	soon(t, "the API server goes by the quota", func() bool {
+		err := post("one-too-many").Error()
+		if err == nil {
+			must(t, admin.RESTClient().Delete().AbsPath(groupsIn(t), "one-too-many").Do(t.Context()).Error())
+		}
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
+	})
+}
+
+// limitTo adds a quota for a number of objects of the test's namespace, which has as many.
+func limitTo(t *testing.T, what string, count int) {
+	t.Helper()
+	hard := corev1.ResourceList{corev1.ResourceName(what): *resource.NewQuantity(int64(count), resource.DecimalSI)}
+	quotas := admin.CoreV1().ResourceQuotas(namespace(t))
+	quota := create(t, quotas, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{GenerateName: "quota-"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}})
+	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: hard}
+	_, err := quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
+	must(t, err)
 }
 
 // testGroupOverNodes: the error names the claim and the node of what is elsewhere, and nothing is taken.
