@@ -166,6 +166,9 @@ func sourceOf(g Group, values map[string]string) ID {
 	if values[keySource] == "" {
 		return ID{}
 	}
+	if other, err := ParseID(values[keySource]); err == nil { // no logical volume's name has a slash
+		return other
+	}
 	return ID{VG: g.UUID, LV: values[keySource]}
 }
 

@@ -34,9 +34,16 @@ func (s VolumeState) IsMove() bool {
 	return s == StateMoving || s == StateMoved || s == StateReceiving || s == StateReceived
 }
 
+// IsFullCopy reports whether a volume receives the whole content of its source, which is on another node, for a claim that is restored
+// here. It becomes ready before the driver reports it, so no one has used it. Its source stays, so to remove it costs another copy alone. A
+// volume that moves here has no source.
+func (v Volume) IsFullCopy() bool {
+	return (v.State == StateReceiving || v.State == StateReceived) && v.Source != ID{}
+}
+
 // Incoming is a request for a logical volume that receives the content of one on another node.
 type Incoming struct {
-	Spec       Spec   // Required is the source's size; without Limit and Source
+	Spec       Spec   // Without Limit. Required is the source's size, or more for a full copy. That alone has a Source.
 	Move       string // Volume.Move
 	Since      string // the round of which the source can tell what changed; "": none
 	FormatMark Bytes  // Volume.FormatMark of the source: the mark is on the same place
@@ -112,6 +119,10 @@ func (v Volume) CheckNoMove(done string) error {
 	case StateMoved:
 		why = "its data moved to another node, and this is the former copy, which nothing uses any more"
 	case StateReceiving, StateReceived:
+		if v.IsFullCopy() {
+			why = "it is a full copy of " + v.Source.String() + " on another node, and not complete"
+			break
+		}
 		why = "it is a copy of a volume that is moving to this node, and not complete, or not handed over yet"
 	default:
 		return nil

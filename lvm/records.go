@@ -29,7 +29,7 @@ const (
 	keyName       = "name"
 	keyLV         = "lv" // the LV's name in the volume's handle; omitted if that is the name, and external-provisioner's
 	keyClaim      = "claim"
-	keySource     = "source" // name of an LV in the same group
+	keySource     = "source" // name of an LV in the same group; the whole handle of one in another group, of which it is a full copy
 	keyMode       = "mode"   // omitted if it is for a file system
 	keyAccess     = "access" // of a read-only copy; omitted for what is writable
 	keyEncryption = "encryption"
@@ -67,7 +67,7 @@ func VolumeTags(v Volume) []string {
 		value := p.Value(v.Class)
 		add(p.Tag, value, p.Tag != "" && value != "" && value != p.Unsaid)
 	}
-	add(keySource, v.Source.LV, v.Source != ID{})
+	add(keySource, sourceTag(v), v.Source != ID{})
 	add(keyMode, modeBlock, v.Block)
 	add(keyAccess, string(v.Access), v.Access != AccessWritable)
 	add(keyFormatMark, strconv.FormatInt(int64(v.FormatMark), 10), v.FormatMark != 0)
@@ -77,6 +77,13 @@ func VolumeTags(v Volume) []string {
 	add(keyWiped, strconv.FormatInt(int64(v.Wiped), 10), v.Wiped != 0)
 	add(keyClaim, v.Claim, v.Claim != "" && len(EncodeTag(keyClaim, v.Claim)) <= MaxTag)
 	return tags
+}
+
+func sourceTag(v Volume) string {
+	if v.Source.VG != v.ID.VG {
+		return v.Source.String()
+	}
+	return v.Source.LV
 }
 
 // SnapshotTags encodes a snapshot's tags.

@@ -1,6 +1,7 @@
 package alloc
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -24,8 +25,13 @@ func PlanReceive(s lvm.State, cluster string, in lvm.Incoming) (Reception, error
 	if err := lvm.CheckMove(in.Move); err != nil {
 		return Reception{}, err
 	}
-	if spec.Required == 0 || spec.Limit != 0 || spec.Source != (lvm.ID{}) {
-		return Reception{}, lvm.Errorf(lvm.KindInvalid, "volume %q cannot move to this node: its size is not known", spec.Name)
+	switch {
+	case spec.Required == 0 || spec.Limit != 0:
+		return Reception{}, lvm.Errorf(lvm.KindInvalid, "volume %q cannot be copied to this node: its size is not known", spec.Name)
+	case spec.Access != lvm.AccessWritable:
+		return Reception{}, lvm.Errorf(lvm.KindInvalid, "volume %q cannot be copied to this node: it would be %s", spec.Name, spec.Access.Description())
+	case slices.ContainsFunc(s.Groups, func(g lvm.Group) bool { return g.UUID == spec.Source.VG }):
+		return Reception{}, lvm.Errorf(lvm.KindInvalid, "volume %q cannot be copied to this node: the volume group of its source %s is here", spec.Name, spec.Source)
 	}
 	if mark := in.FormatMark; mark < 0 || mark%lvm.FormatMarkSize != 0 || mark > spec.Class.DeviceSize(spec.Required)-lvm.FormatMarkSize {
 		return Reception{}, lvm.Errorf(lvm.KindInvalid, "volume %q cannot move to this node: its format mark cannot be at %d of %d bytes", spec.Name, mark, spec.Required)
@@ -41,10 +47,13 @@ func PlanReceive(s lvm.State, cluster string, in lvm.Incoming) (Reception, error
 	case found != nil:
 		return receiveInto(s, *found, in, Compatible(*found, spec, groups))
 	}
-	c, err := allocate(s, cluster, groups, spec)
+	whole := spec
+	whole.Source = lvm.ID{} // nothing is shared with it
+	c, err := allocate(s, cluster, groups, whole)
 	if err != nil {
 		return Reception{}, err
 	}
+	c.Volume.Source = spec.Source
 	// The copy writes every byte of the volume, so no extents need zeroes before.
 	c.Volume.State, c.Volume.Move, c.Volume.FormatMark = lvm.StateReceiving, in.Move, in.FormatMark
 	return Reception{Create: c}, nil

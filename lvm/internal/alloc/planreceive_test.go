@@ -18,11 +18,17 @@ func TestReceiveRefuses(t *testing.T) {
 		"a long move":           func(in *lvm.Incoming) { in.Move += "0" },
 		"no size":               func(in *lvm.Incoming) { in.Spec.Required = 0 },
 		"no name":               func(in *lvm.Incoming) { in.Spec.Name = "" },
-		"a source":              func(in *lvm.Incoming) { in.Spec.Class.Layout = lvm.LayoutThin; in.Spec.Source.LV = "x" },
+		"a source of a linear":  func(in *lvm.Incoming) { in.Spec.Source = lvm.ID{VG: "elsewhere", LV: "s"} },
+		"a source here": func(in *lvm.Incoming) {
+			in.Spec.Class.Layout, in.Spec.Class.Wipe, in.Spec.Source = lvm.LayoutThin, "", lvm.ID{VG: "here", LV: "s"}
+		},
+		"a read-only copy": func(in *lvm.Incoming) {
+			in.Spec.Class.Layout, in.Spec.Class.Wipe, in.Spec.Source, in.Spec.Access = lvm.LayoutThin, "", lvm.ID{VG: "elsewhere", LV: "s"}, lvm.AccessReadOnly
+		},
 	} {
 		in := good
 		spoil(&in)
-		if _, err := PlanReceive(lvm.State{}, "cluster", in); lvm.KindOf(err) != lvm.KindInvalid {
+		if _, err := PlanReceive(lvm.State{Groups: []lvm.Group{{UUID: "here"}}}, "cluster", in); lvm.KindOf(err) != lvm.KindInvalid {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

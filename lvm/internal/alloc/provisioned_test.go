@@ -28,7 +28,7 @@ func poolGroup(lvs ...lvm.LV) lvm.Group {
 func thinLV(name, origin string, extents lvm.Extents, access lvm.Access, source string) lvm.LV {
 	v := lvm.Volume{ID: lvm.ID{LV: name}, Name: name, Cluster: fixture.TestCluster, State: lvm.StateReady, Class: lvm.Class{Layout: lvm.LayoutThin}, Access: access}
 	if source != "" {
-		v.Source = lvm.ID{VG: "uuid-vg", LV: source}
+		v.ID.VG, v.Source = "uuid-vg", lvm.ID{VG: "uuid-vg", LV: source}
 	}
 	return lvm.LV{Name: name, UUID: "uuid-" + name, Origin: origin, Extents: extents, Tags: lvm.VolumeTags(v)}
 }

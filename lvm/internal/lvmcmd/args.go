@@ -195,6 +195,11 @@ func ActivateArgs(t Target, g lvm.Group) []string {
 	return append(OnDevices("lvchange", g), "-ay", "--", t.String())
 }
 
+// ActivateSnapshotArgs activates a snapshot, which LVM otherwise skips (snapshotArgs).
+func ActivateSnapshotArgs(t Target, g lvm.Group) []string {
+	return append(OnDevices("lvchange", g), "-ay", "-K", "--", t.String())
+}
+
 // ActivateIfArgs is ActivateArgs for a logical volume of which only the name and the UUID are known. LVM activates only one with the driver's
 // tags that pods may use.
 func ActivateIfArgs(t Target, g lvm.Group, uuid string) []string {

@@ -45,6 +45,8 @@ func Run(t *testing.T, newFixture func(t *testing.T) hosttest.Fixture) {
 		{"a move's target", testMoveTarget},
 		{"rounds of a move", testRounds},
 		{"rounds at a move's target", testRoundsReceived},
+		{"a full copy", testFullCopy},
+		{"a snapshot that is copied", testSnapshotDevice},
 		{"renamed", testRenamed},
 		{"a renamed volume", testRenamedVolume},
 	} {
