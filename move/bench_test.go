@@ -62,7 +62,7 @@ func rawCopy(b *testing.B, bed *bed) time.Duration {
 		}
 		secure := tls.Server(c, bed.source.key.serverTLS())
 		defer func() { _ = secure.Close() }()
-		source, size, err := openDevice(bed.engine.file(bed.id), false)
+		source, size, err := openDevice(bed.engine.file(bed.id), readAlone)
 		if err != nil {
 			return
 		}
@@ -74,7 +74,7 @@ func rawCopy(b *testing.B, bed *bed) time.Duration {
 	c, err := (&tls.Dialer{Config: bed.target.key.clientTLS(bed.source.key.id)}).DialContext(b.Context(), "tcp", listener.Addr().String())
 	must(b, err)
 	defer func() { _ = c.Close() }()
-	target, _, err := openDevice(path, true)
+	target, _, err := openDevice(path, writeAlone)
 	must(b, err)
 	defer func() { must(b, target.Close()) }()
 	buffer := newBuffer()

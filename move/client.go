@@ -18,16 +18,17 @@ import (
 // client asks one source for one volume.
 type client struct {
 	offer Offer
+	claim string    // Request.Claim
 	size  lvm.Bytes // of the source's device
 	token func() (string, error)
 	http  *http.Client
 }
 
-func newClient(offer Offer, key identity, token func() (string, error)) (*client, error) {
+func newClient(offer Offer, claim string, key identity, token func() (string, error)) (*client, error) {
 	if host, port, err := net.SplitHostPort(offer.Address); err != nil || host == "" || port == "" || len(offer.Address) > 256 {
 		return nil, lvm.Errorf(lvm.KindInvalid, "the source's address %q is none", offer.Address)
 	}
-	return &client{offer: offer, size: offer.deviceSize(), token: token, http: &http.Client{
+	return &client{offer: offer, claim: claim, size: offer.deviceSize(), token: token, http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the source redirects") },
 		Transport: &http.Transport{
 			DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext, TLSClientConfig: key.clientTLS(offer.Key),
@@ -78,7 +79,7 @@ func (c *client) request(ctx context.Context, chunks span, hashes bool) (io.Read
 	if err != nil {
 		return nil, err
 	}
-	q := query{id: id, uuid: c.offer.UUID, move: c.offer.Move, span: chunks, hashes: hashes}
+	q := query{id: id, uuid: c.offer.UUID, move: c.offer.Move, claim: c.claim, span: chunks, hashes: hashes}
 	u := url.URL{Scheme: "https", Host: c.offer.Address, Path: path, RawQuery: q.values().Encode()}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {

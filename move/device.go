@@ -11,16 +11,21 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// openDevice opens a volume's device past the page cache, so that a copy evicts no pod's data, and exclusively: nothing can mount it meanwhile, and
+// openMode is how a device is opened (open(2)).
+type openMode int
+
+const (
+	readShared openMode = syscall.O_RDONLY                  // a snapshot, which nothing writes
+	readAlone  openMode = syscall.O_RDONLY | syscall.O_EXCL // a held volume
+	writeAlone openMode = syscall.O_RDWR | syscall.O_EXCL   // a receiving one
+)
+
+// openDevice opens a volume's device past the page cache, so that a copy evicts no pod's data. With O_EXCL nothing can mount it meanwhile, and
 // nothing has it mounted. (What opens it without O_EXCL, such as a pod with a raw volume, is excluded by its state.)
-func openDevice(path string, write bool) (*os.File, lvm.Bytes, error) {
-	mode := os.O_RDONLY
-	if write {
-		mode = os.O_RDWR
-	}
-	file, err := os.OpenFile(path, mode|syscall.O_EXCL|syscall.O_DIRECT, 0)
+func openDevice(path string, mode openMode) (*os.File, lvm.Bytes, error) {
+	file, err := os.OpenFile(path, int(mode)|syscall.O_DIRECT, 0)
 	if errors.Is(err, syscall.EINVAL) { // a file system without O_DIRECT, in tests
-		file, err = os.OpenFile(path, mode|syscall.O_EXCL, 0)
+		file, err = os.OpenFile(path, int(mode), 0)
 	}
 	if errors.Is(err, syscall.EBUSY) {
 		return nil, 0, lvm.Errorf(lvm.KindInUse, "%s is in use: %w", path, err)

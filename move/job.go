@@ -10,6 +10,7 @@ import (
 // job is one copy to this node, over all its attempts. Node.mu guards its fields.
 type job struct {
 	volume   lvm.Volume
+	claim    string // of a full copy
 	transfer *transfer
 	cancel   context.CancelFunc // of the attempt under way, or a function that does nothing
 	done     chan struct{}      // closed when the attempt under way has ended; nil: none began
@@ -40,14 +41,19 @@ func (j *job) stop(ctx context.Context) error {
 
 // Receive is Target's.
 func (n *Node) Receive(ctx context.Context, offer Offer, class lvm.Class) (Progress, error) {
+	return n.receive(ctx, offer, "", lvm.Spec{Name: offer.Name, Claim: offer.Claim, Class: class, Required: offer.Size, Block: offer.Block, Limits: offer.Limits})
+}
+
+// receive is Receive for a volume with this spec. claim is that of a full copy.
+func (n *Node) receive(ctx context.Context, offer Offer, claim string, spec lvm.Spec) (Progress, error) {
 	n.mu.Lock()
 	j := n.copies[offer.Move]
 	n.mu.Unlock()
 	if j == nil {
-		if err := n.stopFormer(ctx, offer); err != nil {
+		if err := n.stopFormer(ctx, offer, spec.Name); err != nil {
 			return Progress{}, err
 		}
-		created, err := n.newJob(ctx, offer, class)
+		created, err := n.newJob(ctx, offer, claim, spec)
 		if err != nil {
 			return Progress{}, err
 		}
@@ -60,15 +66,15 @@ func (n *Node) Receive(ctx context.Context, offer Offer, class lvm.Class) (Progr
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !j.running && !j.received && !n.ended && time.Now().After(j.again) && n.runningCopies() < n.cfg.AtOnce {
+	if !j.running && !j.received && !n.ended && time.Now().After(j.again) && n.runningCopies(claim != "") < n.cfg.AtOnce {
 		n.start(ctx, j, offer)
 	}
 	return n.progress(j), nil
 }
 
 // stopFormer ends the copies of the same volume for another move.
-func (n *Node) stopFormer(ctx context.Context, offer Offer) error {
-	return n.forget(ctx, func(j *job) bool { return j.volume.Name == offer.Name && j.volume.Move != offer.Move })
+func (n *Node) stopFormer(ctx context.Context, offer Offer, name string) error {
+	return n.forget(ctx, func(j *job) bool { return j.volume.Name == name && j.volume.Move != offer.Move })
 }
 
 // forget ends these copies.
@@ -91,27 +97,26 @@ func (n *Node) forget(ctx context.Context, is func(*job) bool) error {
 }
 
 // newJob creates the logical volume, or finds it.
-func (n *Node) newJob(ctx context.Context, offer Offer, class lvm.Class) (*job, error) {
-	if class.Layout != offer.Class.Layout || class.Encryption != offer.Class.Encryption {
-		return nil, lvm.Errorf(lvm.KindInvalid, "volume %q is %s, %s, and cannot become %s, %s by its move", offer.Name,
+func (n *Node) newJob(ctx context.Context, offer Offer, claim string, spec lvm.Spec) (*job, error) {
+	if class := spec.Class; class.Layout != offer.Class.Layout || class.Encryption != offer.Class.Encryption {
+		return nil, lvm.Errorf(lvm.KindInvalid, "volume %q is %s, %s, and cannot become %s, %s by its copy", spec.Name,
 			offer.Class.Layout, offer.Class.Encryption.Description(), class.Layout, class.Encryption.Description())
 	}
-	v, err := n.cfg.Engine.Receive(ctx, lvm.Incoming{
-		Spec: lvm.Spec{Name: offer.Name, Claim: offer.Claim, Class: class, Required: offer.Size, Block: offer.Block, Limits: offer.Limits}, Move: offer.Move, FormatMark: offer.FormatMark,
-	})
+	v, err := n.cfg.Engine.Receive(ctx, lvm.Incoming{Spec: spec, Move: offer.Move, FormatMark: offer.FormatMark})
 	if err != nil {
 		return nil, err
 	}
-	j := &job{volume: v, transfer: newTransfer(n.cfg.Engine, v, offer, &n.limit), cancel: func() {}, received: v.State != lvm.StateReceiving}
+	j := &job{volume: v, claim: claim, transfer: newTransfer(n.cfg.Engine, v, offer, &n.limit), cancel: func() {}, received: v.State != lvm.StateReceiving}
 	if j.received {
 		j.transfer.next.Store(j.transfer.total)
 	}
 	return j, nil
 }
 
-func (n *Node) runningCopies() (running int) {
+// runningCopies counts the full copies, or the other ones. The caller holds mu.
+func (n *Node) runningCopies(full bool) (running int) {
 	for _, j := range n.copies {
-		if j.running {
+		if j.running && (j.claim != "") == full {
 			running++
 		}
 	}
@@ -141,7 +146,7 @@ func (n *Node) start(ctx context.Context, j *job, offer Offer) {
 }
 
 func (n *Node) attempt(ctx context.Context, j *job, offer Offer) error {
-	c, err := newClient(offer, n.key, n.cfg.Token)
+	c, err := newClient(offer, j.claim, n.key, n.cfg.Token)
 	if err != nil {
 		return err
 	}

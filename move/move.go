@@ -75,6 +75,7 @@ type Request struct {
 	Key    string // KeyID of the peer's TLS key; the peer has proved that it holds the key
 	Volume lvm.ID // on this node
 	UUID   string
+	Claim  string // ClaimOf what pulls a snapshot for a full copy; "": the volume moves
 }
 
 // Authorizer decides whether a peer may pull a volume: the token is bound to a node, the volume's claim names this node as

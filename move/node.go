@@ -35,7 +35,7 @@ type Config struct {
 	Token      func() (string, error) // Of this node, for another one's Authorizer.
 	Address    string                 // Host:port at which other nodes reach Serve's listener.
 	Rate       lvm.Bytes              // Bytes per second that this node sends, and the same that it receives. 0: no limit; else at least MinRate.
-	AtOnce     int                    // volumes that it sends, and that it receives, at the same time; 0: 2
+	AtOnce     int                    // volumes that it sends, and that it receives, at the same time, and as many for full copies; 0: 2
 	Log        *slog.Logger           // nil: slog.Default()
 }
 
@@ -71,7 +71,7 @@ func New(cfg Config) (*Node, error) {
 		return nil, lvm.Errorf(lvm.KindInvalid, "a rate of %s per second is less than %s", cfg.Rate, MinRate)
 	}
 	return &Node{cfg: cfg, key: key, limit: limiter{rate: cfg.Rate}, copies: map[string]*job{}, server: &server{
-		engine: cfg.Engine, authorizer: cfg.Authorizer, limit: &limiter{rate: cfg.Rate}, slots: make(chan struct{}, cfg.AtOnce), log: cfg.Log,
+		engine: cfg.Engine, authorizer: cfg.Authorizer, limit: &limiter{rate: cfg.Rate}, slots: make(chan struct{}, cfg.AtOnce), snapshots: make(chan struct{}, cfg.AtOnce), log: cfg.Log,
 	}}, nil
 }
 

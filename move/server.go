@@ -28,21 +28,31 @@ const (
 
 // held is the engine's part for a server.
 type held interface {
+	// SnapshotDevice and ReleaseSnapshot are host.Host's.
+	SnapshotDevice(ctx context.Context, id lvm.ID, uuid string) (string, error)
+	ReleaseSnapshot(ctx context.Context, id lvm.ID, uuid string) error
 	// MoveDevice is host.Host's.
 	MoveDevice(ctx context.Context, id lvm.ID, uuid, move string) (string, error)
 }
 
-// server sends volumes that are held for a move to the nodes that may pull them.
+// server sends volumes that are held for a move, and snapshots, to the nodes that may pull them.
 type server struct {
 	engine     held
 	authorizer Authorizer
 	limit      *limiter
 	slots      chan struct{} // one for each pull at the same time
+	snapshots  chan struct{} // the same for those of snapshots: no tenant's restores hold moves back
 	log        *slog.Logger
 
 	refusals sync.Mutex
 	mu       sync.Mutex
-	pulls    map[lvm.ID]*pull
+	pulls    map[pullKey]*pull
+}
+
+// pullKey is what one pull at a time may read: several nodes can copy one snapshot.
+type pullKey struct {
+	id    lvm.ID
+	claim string
 }
 
 // pull is one under way.
@@ -81,6 +91,7 @@ type query struct {
 	id     lvm.ID
 	uuid   string
 	move   string
+	claim  string // Request.Claim
 	span   span
 	hashes bool
 }
@@ -93,6 +104,9 @@ func (q query) values() url.Values {
 	if q.hashes {
 		v.Set("hashes", "1")
 	}
+	if q.claim != "" {
+		v.Set("claim", q.claim)
+	}
 	return v
 }
 
@@ -103,12 +117,15 @@ func parseQuery(v url.Values) (q query, err error) {
 	if err = lvm.CheckMove(v.Get("move")); err != nil {
 		return q, err
 	}
-	q.uuid, q.move, q.hashes = v.Get("uuid"), v.Get("move"), v.Get("hashes") == "1"
+	q.uuid, q.move, q.hashes, q.claim = v.Get("uuid"), v.Get("move"), v.Get("hashes") == "1", v.Get("claim")
 	var wrong [2]error
 	q.span.from, wrong[0] = strconv.ParseInt(v.Get("from"), 10, 64)
 	q.span.to, wrong[1] = strconv.ParseInt(v.Get("to"), 10, 64)
-	if errors.Join(wrong[:]...) != nil || q.span.from < 0 || q.span.to < q.span.from || len(q.uuid) > 64 {
+	if errors.Join(wrong[:]...) != nil || q.span.from < 0 || q.span.to < q.span.from || len(q.uuid) > 64 || len(q.claim) > maxClaim {
 		return q, lvm.Errorf(lvm.KindInvalid, "the request names no range of a volume")
+	}
+	if (q.claim != "") != q.id.IsSnapshot() {
+		return q, lvm.Errorf(lvm.KindInvalid, "the request is for a snapshot without a claim, or for a volume with one")
 	}
 	return q, nil
 }
@@ -120,20 +137,24 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	request := Request{Token: token, Key: peerKey(r.TLS), Volume: q.id, UUID: q.uuid}
+	request := Request{Token: token, Key: peerKey(r.TLS), Volume: q.id, UUID: q.uuid, Claim: q.claim}
 	if err := s.authorize(r.Context(), request); err != nil {
 		s.log.Warn("refused to send a volume", "volume", q.id.String(), "peer", r.RemoteAddr, "error", err)
 		http.Error(w, "not allowed", http.StatusForbidden)
 		return
 	}
+	slots := s.slots
+	if q.claim != "" {
+		slots = s.snapshots
+	}
 	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 	default:
 		http.Error(w, "this node sends as many volumes as it may at the same time", http.StatusServiceUnavailable)
 		return
 	}
-	ctx, ended, err := s.begin(r.Context(), q.id)
+	ctx, ended, err := s.begin(r.Context(), pullKey{q.id, q.claim})
 	if err == nil {
 		defer ended()
 		err = s.send(ctx, w, q, request)
@@ -166,24 +187,24 @@ func (s *server) authorize(ctx context.Context, r Request) error {
 	return err
 }
 
-// begin registers a pull: one of each volume at a time.
-func (s *server) begin(ctx context.Context, id lvm.ID) (_ context.Context, ended func(), err error) {
+// begin registers a pull: one of each volume, or of each snapshot for a claim, at a time.
+func (s *server) begin(ctx context.Context, of pullKey) (_ context.Context, ended func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &pull{cancel, make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pulls[id] != nil {
+	if s.pulls[of] != nil {
 		cancel()
-		return nil, nil, lvm.Errorf(lvm.KindBusy, "volume %s is being sent already; retry", id)
+		return nil, nil, lvm.Errorf(lvm.KindBusy, "volume %s is being sent already; retry", of.id)
 	}
 	if s.pulls == nil {
-		s.pulls = map[lvm.ID]*pull{}
+		s.pulls = map[pullKey]*pull{}
 	}
-	s.pulls[id] = p
+	s.pulls[of] = p
 	return ctx, func() {
 		cancel()
 		s.mu.Lock()
-		delete(s.pulls, id)
+		delete(s.pulls, of)
 		s.mu.Unlock()
 		close(p.done)
 	}, nil
@@ -192,7 +213,7 @@ func (s *server) begin(ctx context.Context, id lvm.ID) (_ context.Context, ended
 // stop ends the pull of a volume, and waits until its device is closed.
 func (s *server) stop(ctx context.Context, id lvm.ID) error {
 	s.mu.Lock()
-	p := s.pulls[id]
+	p := s.pulls[pullKey{id: id}]
 	s.mu.Unlock()
 	if p == nil {
 		return nil
@@ -210,15 +231,15 @@ func (s *server) stop(ctx context.Context, id lvm.ID) error {
 var errBegun = errors.New("the transfer broke off")
 
 func (s *server) send(ctx context.Context, w http.ResponseWriter, q query, r Request) error {
-	device, err := s.engine.MoveDevice(ctx, q.id, q.uuid, q.move)
+	device, err := s.device(ctx, q)
 	if err != nil {
 		return err
 	}
-	file, size, err := openDevice(device, false)
+	file, size, err := openDevice(device, q.mode())
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }()
+	defer s.close(ctx, file, q)
 	if q.span.to > chunksOf(size) {
 		return lvm.Errorf(lvm.KindInvalid, "volume %s has %d chunks, and the request ends at %d", q.id, chunksOf(size), q.span.to)
 	}
@@ -230,6 +251,33 @@ func (s *server) send(ctx context.Context, w http.ResponseWriter, q query, r Req
 		return errors.Join(errBegun, err)
 	}
 	return nil
+}
+
+// device returns the device of a held volume, or of a snapshot.
+func (s *server) device(ctx context.Context, q query) (string, error) {
+	if q.claim != "" {
+		return s.engine.SnapshotDevice(ctx, q.id, q.uuid)
+	}
+	return s.engine.MoveDevice(ctx, q.id, q.uuid, q.move)
+}
+
+// close closes a device. That of a snapshot goes with the last pull that reads it.
+func (s *server) close(ctx context.Context, file *os.File, q query) {
+	_ = file.Close()
+	if q.claim == "" {
+		return
+	}
+	if err := s.engine.ReleaseSnapshot(context.WithoutCancel(ctx), q.id, q.uuid); err != nil {
+		s.log.Warn("cannot deactivate a snapshot that was copied; the next copy, or the driver's next start, does it", "snapshot", q.id.String(), "error", err)
+	}
+}
+
+// mode is how to open what is sent: nothing may write a volume meanwhile, and nothing can write a snapshot.
+func (q query) mode() openMode {
+	if q.claim != "" {
+		return readShared
+	}
+	return readAlone
 }
 
 // sizeHeader has the size of the device in bytes.
@@ -292,7 +340,7 @@ func (o *outgoing) sendChunks(ctx context.Context, file *os.File, size lvm.Bytes
 		}
 	}
 	// The device was not another volume's meanwhile, and nothing else was allowed to write it.
-	if _, err := o.server.engine.MoveDevice(ctx, o.q.id, o.q.uuid, o.q.move); err != nil {
+	if _, err := o.server.device(ctx, o.q); err != nil {
 		return err
 	}
 	return o.write([]byte{frameEnd}, digest.Sum(nil))

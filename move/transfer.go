@@ -66,7 +66,7 @@ func (t *transfer) run(ctx context.Context, c *client) error {
 	if err != nil {
 		return err
 	}
-	file, size, err := openDevice(device, true)
+	file, size, err := openDevice(device, writeAlone)
 	if err != nil {
 		return err
 	}
