@@ -98,6 +98,8 @@ const (
 	ParameterThinPool    = "thinPool"
 	ParameterMkfsOptions = "mkfsOptions"
 	ParameterEncryption  = "encryption"
+
+	ParameterRestoreOnOtherNodes = "restoreOnOtherNodes" // "true": the scheduler places claims that are restored from snapshots.
 )
 
 // ParameterPrefix begins the keys that belong to Kubernetes. csi-provisioner takes the file system's type out of the class's
@@ -131,6 +133,12 @@ const (
 	AnnotationMoveOffer  = "nodelvm.io/move-offer"       // The same: how to copy the volume.
 	AnnotationHandedOver = "nodelvm.io/move-handed-over" // The same: the hold for which the volume is the other node's from now on.
 	AnnotationMoveAnswer = "nodelvm.io/move-answer"      // Of a PersistentVolume, by the node in AnnotationMovingTo: how far its copy is.
+)
+
+// Annotations of a full copy (kube/fullcopy), which nodes write.
+const (
+	AnnotationCopyOffer = "nodelvm.io/copy-offer" // Of a VolumeSnapshotContent, by the node that has the snapshot: how to copy it.
+	AnnotationCopyKey   = "nodelvm.io/copy-key"   // Of a claim, by its selected node: the TLS key of the process that copies.
 )
 
 // AudienceMove is that of the tokens with which nodes authenticate to each other. The API server does not accept them, and a source cannot use one

@@ -47,8 +47,9 @@ func (s *Server) provision(ctx context.Context, req *csi.CreateVolumeRequest) (v
 		}
 		defer end()
 	}
-	if volume, err = s.createWithPeers(ctx, spec); err != nil {
-		return lvm.Volume{}, "", s.refused(ctx, spec.Source, err)
+	anywhere := s.isPlacedByScheduler(req, spec)
+	if volume, err = s.createWithPeers(ctx, spec, anywhere); err != nil {
+		return lvm.Volume{}, "", s.refused(ctx, spec, anywhere, err)
 	}
 	if len(req.GetMutableParameters()) > 0 {
 		volume, err = s.withLimits(ctx, volume, spec.Limits)
@@ -57,9 +58,11 @@ func (s *Server) provision(ctx context.Context, req *csi.CreateVolumeRequest) (v
 }
 
 // refused returns the error for a volume that this node cannot create (docs/explanation/design.md, "When things break").
-func (s *Server) refused(ctx context.Context, source lvm.ID, err error) error {
-	copied := source != lvm.ID{}
+func (s *Server) refused(ctx context.Context, spec lvm.Spec, anywhere bool, err error) error {
+	source, copied := spec.Source, spec.Source != lvm.ID{}
 	switch kind := lvm.KindOf(err); {
+	case anywhere && s.lacksCapacity(ctx, spec, err):
+		return lvm.Errorf(lvm.KindInsufficientCapacity, "node %s: %w", s.node, err)
 	case (kind == lvm.KindNotLocal || kind == lvm.KindNotManaged) && copied:
 		return lvm.Errorf(lvm.KindInsufficientCapacity, "the source is not on node %s, and a volume must be created on the node of its source: %w", s.node, err)
 	case kind == lvm.KindInsufficientCapacity && copied && s.holds(ctx, source):

@@ -75,6 +75,9 @@ func (s *Server) withClass(spec lvm.Spec, use usage, values map[string]string) (
 	if mkfs, err = s.mkfsOptions(use.fsType, p.mkfs); err != nil {
 		return lvm.Spec{}, "", err
 	}
+	if p.anywhere && s.fullCopies == nil {
+		return lvm.Spec{}, "", errNoFullCopies
+	}
 	spec.Class = p.class
 	// The unwritten extents of an encrypted volume read as noise: they are decrypted with the volume's own key.
 	spec.Block = p.class.Encryption == lvm.EncryptionNone && showsUnwritten(use, mkfs)
@@ -142,8 +145,9 @@ func parseSize(size *csi.CapacityRange) (required, limit lvm.Bytes, err error) {
 
 // parameters are the parsed parameters of a StorageClass.
 type parameters struct {
-	class lvm.Class // absent parameters are zero, except the layout; package lvm has the defaults
-	mkfs  string    // not yet checked: the file system determines which options are allowed
+	class    lvm.Class // absent parameters are zero, except the layout; package lvm has the defaults
+	mkfs     string    // not yet checked: the file system determines which options are allowed
+	anywhere bool      // restoreOnOtherNodes
 }
 
 // parseParameters parses the parameters of a StorageClass. lvm.KindInvalid: an unknown key or value, so that the user learns of
@@ -161,6 +165,9 @@ func parseParameters(values map[string]string) (parameters, error) {
 			return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass has the unknown parameter %q%s; known are %s",
 				key, lvm.DidYouMean(key), strings.Join(slices.Sorted(slices.Values(lvm.ParameterNames())), ", "))
 		}
+	}
+	if p.anywhere = values[api.ParameterRestoreOnOtherNodes] == "true"; p.anywhere && p.class.Layout != lvm.LayoutThin {
+		return parameters{}, errThinAlone
 	}
 	if p.class.Group == "" {
 		return parameters{}, lvm.Errorf(lvm.KindInvalid, "the StorageClass does not name a volume group; "+

@@ -25,16 +25,23 @@ import (
 // An event on the claim reports what the driver cannot resolve.
 
 // createWithPeers creates the volume here, if this node has capacity for its peers too.
-func (s *Server) createWithPeers(ctx context.Context, spec lvm.Spec) (lvm.Volume, error) {
+// anywhere is as isPlacedByScheduler says.
+func (s *Server) createWithPeers(ctx context.Context, spec lvm.Spec, anywhere bool) (lvm.Volume, error) {
 	claims, err := s.podClaims(ctx, spec)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
-	if err := s.mayMake(ctx, spec, claims); err != nil {
+	if err := s.mayMake(ctx, spec, claims, anywhere); err != nil {
 		return lvm.Volume{}, err
 	}
 	peers := s.specsOf(spec, claims)
-	volume, err := s.volumes.CreateWithPeers(ctx, spec, peers)
+	if anywhere {
+		err = s.fullCopy(ctx, spec, peers)
+	}
+	var volume lvm.Volume
+	if err == nil {
+		volume, err = s.volumes.CreateWithPeers(ctx, spec, peers)
+	}
 	switch {
 	case err == nil:
 		s.refusals.forget(claims.PodUID)
@@ -61,7 +68,7 @@ func (s *Server) asked(req *csi.CreateVolumeRequest) (answered func()) {
 // mayMake refuses a volume that the driver must not create here: the pod's other claims are on another node, or the claim may
 // not use the snapshot. It accepts a complete volume: an earlier call passed the checks, and if this one refused the volume
 // that the driver has reported, the volume would leak. lvm.KindBusy: the answer is unknown.
-func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, claims api.PodClaims) error {
+func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, claims api.PodClaims, anywhere bool) error {
 	copied := s.cluster != nil && spec.Source.IsSnapshot()
 	if len(claims.Claims) == 0 && !copied {
 		return nil
@@ -70,13 +77,16 @@ func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, claims api.PodClaim
 	if err != nil || p.Made {
 		return err
 	}
-	if err := s.checkPeers(ctx, spec, claims); err != nil {
+	if err := s.checkPeers(ctx, spec, claims, anywhere); err != nil {
 		return err
 	}
 	if begun := p.Volume != nil && p.Volume.Source == spec.Source; begun || !copied {
 		return nil
 	}
-	return s.mayRestore(ctx, spec)
+	if err := s.mayRestore(ctx, spec); !anywhere || lvm.KindOf(err) != lvm.KindNotLocal {
+		return err
+	}
+	return nil // FullCopies asks the cluster itself
 }
 
 // podClaims reads the peers from the cluster. lvm.KindBusy: the API server does not answer; retry. A volume without its peers
@@ -96,8 +106,8 @@ func (s *Server) podClaims(ctx context.Context, spec lvm.Spec) (api.PodClaims, e
 
 // checkPeers refuses a volume if a peer is, or will soon be, on another node; the scheduler then moves the pod to that node. A
 // restored or cloned volume cannot follow: the driver can create it only on the node of its source. Unbound peers follow it.
-func (s *Server) checkPeers(ctx context.Context, spec lvm.Spec, claims api.PodClaims) error {
-	copied := spec.Source != lvm.ID{}
+func (s *Server) checkPeers(ctx context.Context, spec lvm.Spec, claims api.PodClaims, anywhere bool) error {
+	copied := spec.Source != lvm.ID{} && !anywhere
 	elsewhere := func(c api.PodClaim) bool {
 		return c.Node != "" && c.Node != s.node && (c.Bound || !copied && !yields(c, spec))
 	}

@@ -86,6 +86,8 @@ type Config struct {
 	// PrepareCopy makes LVM's copy of a volume complete and quick: it writes what LVM would miss to the disks, and lifts the limits of the
 	// volume's I/O until end is called. It ignores a volume that is not in use here. nil: nothing is prepared.
 	PrepareCopy func(ctx context.Context, source lvm.ID) (end func(), err error)
+	// FullCopies copies snapshots of other nodes; nil: the driver refuses classes that ask for it.
+	FullCopies FullCopies
 	// Limits changes the limits of volumes' I/O; nil: volumes have none.
 	Limits Limits
 	// Conditions returns the conditions of this node's volumes and groups, and which volumes there are, for CSI's health calls; nil: the service
@@ -111,6 +113,7 @@ type Server struct {
 	minimumSize       func(fsType string) lvm.Bytes
 	prepareCopy       func(ctx context.Context, source lvm.ID) (end func(), err error)
 	limits            Limits
+	fullCopies        FullCopies
 	conditions        func(context.Context) (csihealth.Found, error)
 }
 
@@ -127,7 +130,7 @@ func New(c Config) *Server {
 	return &Server{
 		node: c.NodeName, volumes: c.Volumes, snapshots: c.Snapshots, cluster: c.Cluster,
 		refusals: newRefusals(time.Now), outcomes: newOutcomes(), snapshotOutcomes: newOutcomes(), checkFileSystem: c.CheckFileSystem,
-		checkMountOptions: c.CheckMountOptions, minimumSize: c.MinimumSize, prepareCopy: c.PrepareCopy, limits: c.Limits,
+		checkMountOptions: c.CheckMountOptions, minimumSize: c.MinimumSize, prepareCopy: c.PrepareCopy, limits: c.Limits, fullCopies: c.FullCopies,
 		conditions: c.Conditions,
 	}
 }

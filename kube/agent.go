@@ -45,6 +45,8 @@ type Config struct {
 
 	Snapshots bool // csi-snapshotter runs on this node: label contents for it
 
+	CopyOffer func(lvm.Snapshot) (string, error) // Says how other nodes copy a snapshot of this one (kube/fullcopy); nil: they cannot.
+
 	Moves func(claim *corev1.PersistentVolumeClaim, deleted bool) // gets each claim of the watch, for kube/move; nil: no volume moves
 }
 
@@ -62,6 +64,8 @@ type Agent struct {
 	pods    *podLister
 	handles *handleIndex
 	owners  *ownerLists
+
+	copyOffer func(lvm.Snapshot) (string, error) // nil: claims are restored on the node of their snapshot alone
 
 	modifier *attributes.Modifier // nil: the attributes of volumes are not changed
 
@@ -114,7 +118,7 @@ func NewAgent(cfg Config) *Agent {
 
 		audit: newAudit(cfg),
 
-		register: cfg.Register,
+		register: cfg.Register, copyOffer: cfg.CopyOffer,
 	}
 	a.modifier = a.newModifier(cfg.Limits)
 	a.claims = newClaimStore(a.node, func(key string) { a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: key}) })
@@ -269,6 +273,9 @@ func (a *Agent) jobForClaim(ctx context.Context, key string) (job, bool) {
 	}
 	if from == (source{}) || claim.Spec.Selector != nil {
 		return job{string(claim.UID) + "/selection", func(ctx context.Context) (bool, error) { return false, a.checkSelection(ctx, claim) }}, mayReturn(claim)
+	}
+	if a.copyOffer != nil && pending.IsPlacedByScheduler(claim, class) {
+		return job{string(claim.UID) + "/offer", func(ctx context.Context) (bool, error) { return false, a.offerCopy(ctx, claim, from) }}, pending.NodeOfClaim(claim, nil) != ""
 	}
 	return job{string(claim.UID), func(ctx context.Context) (bool, error) { return a.pin(ctx, claim, from) }}, true
 }

@@ -16,9 +16,9 @@ func newContentStore(changed func(snapshot string)) *kubeclient.FilteredStore[*k
 		},
 		Strip: func(o any) any {
 			if c, ok := o.(*kubeclient.Content); ok {
-				labels := kubeclient.Only(c.Labels, api.LabelManagedBy)
+				labels, annotations := kubeclient.Only(c.Labels, api.LabelManagedBy), kubeclient.Only(c.Annotations, api.AnnotationCopyOffer)
 				c.ObjectMeta = kubeclient.Names(c)
-				c.Labels = labels
+				c.Labels, c.Annotations = labels, annotations
 			}
 			return o
 		},

@@ -88,7 +88,7 @@ func FuzzContents(f *testing.F) {
 			t.Errorf("the watch keeps %+v of %+v", again, byHand)
 		}
 		of := lvm.ID{VG: kubetest.TestVG, LV: lvm.SnapshotName("snapshot-uid")}
-		if err := restorable(kubetest.Claim("copy", "thin", ""), &s, &c, "node-1", of); err == nil &&
+		if err := kubeclient.RestoreChain(kubetest.Claim("copy", "thin", ""), &s, &c, "node-1", of); err == nil &&
 			(c.Status.SnapshotHandle != of.String() || !kubeclient.OwnsSnapshot(&c, of) && !kubeclient.OwnsMember(&c, &s, of) || kubeclient.SnapshotChain(&c, &s, "node-1") != nil) {
 			t.Errorf("%s is restored from %s and %s", of, first, second)
 		}

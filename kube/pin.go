@@ -11,12 +11,14 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // A restore or clone is possible only on the node of its source. Kubernetes does not know this: the scheduler would choose
 // any node with enough capacity. So the node with the source sets itself as the claim's selected node, instead of another
 // one. Then csi-provisioner creates the volume, with or without a pod, and the scheduler assigns the pod to that node. If a rule of
 // the pod excludes that node (pinrules.go), the pod could never start: then the claim stays unbound.
+// The scheduler alone chooses the node of a restore of a class with restoreOnOtherNodes (copyoffer.go).
 
 // source is the data source of a claim. The zero value is none.
 type source struct {
@@ -28,14 +30,13 @@ type source struct {
 // claims themselves.
 func sourceOf(claim *corev1.PersistentVolumeClaim) source {
 	ref := claim.Spec.DataSourceRef // the API server sets dataSource to the same
+	if name := pending.SnapshotOf(claim); name != "" {
+		return source{kubeclient.KindSnapshot, claim.Namespace + "/" + name}
+	}
 	if ref == nil || ref.Namespace != nil && *ref.Namespace != claim.Namespace {
 		return source{}
 	}
-	group := ""
-	if ref.APIGroup != nil {
-		group = *ref.APIGroup
-	}
-	if group == kubeclient.SnapshotVersion.Group && ref.Kind == kubeclient.KindSnapshot || group == "" && ref.Kind == kubeclient.KindClaim {
+	if (ref.APIGroup == nil || *ref.APIGroup == "") && ref.Kind == kubeclient.KindClaim {
 		return source{ref.Kind, claim.Namespace + "/" + ref.Name}
 	}
 	return source{}
@@ -120,22 +121,31 @@ func (a *Agent) holdsVolumeOf(ctx context.Context, key string) (bool, error) {
 // snapshot names it, too: several contents may name one snapshot, and everyone who may create contents can name any snapshot.
 // binding: the snapshot, or one of these contents, is not bound yet.
 func (a *Agent) handleOf(ctx context.Context, key string) (handle string, binding bool, err error) {
+	c, binding, err := a.contentOf(ctx, key)
+	if c == nil {
+		return "", binding, err
+	}
+	return c.Status.SnapshotHandle, false, nil
+}
+
+// contentOf returns the content of a snapshot that is ready on this node; nil: it is not.
+func (a *Agent) contentOf(ctx context.Context, key string) (content *kubeclient.Content, binding bool, err error) {
 	contents := a.contents.Items(func(c *kubeclient.Content) bool { return c.SnapshotKey() == key })
 	if len(contents) == 0 {
-		return "", false, nil
+		return nil, false, nil
 	}
 	namespace, name := kubeclient.ClaimKey(key)
 	s, err := a.client.Snapshot(ctx, namespace, name)
 	if err != nil || s == nil {
-		return "", err == nil, err
+		return nil, err == nil, err
 	}
 	for _, c := range contents {
 		if kubeclient.SnapshotChain(c, s, a.node) == nil {
-			return c.Status.SnapshotHandle, false, nil
+			return c, false, nil
 		}
 		binding = binding || c.Spec.VolumeSnapshotRef.UID == ""
 	}
-	return "", binding || s.Status.Content == "", nil
+	return nil, binding || s.Status.Content == "", nil
 }
 
 // found turns a lookup's error into whether the object exists; an inconclusive error remains an error.

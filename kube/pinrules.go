@@ -53,9 +53,17 @@ func (a *Agent) mayPin(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 	}
 	a.queue.AddAfter(object, excludedAgain)
 	message := fmt.Sprintf("a copy is possible only on the node of its source, and %s %s is on node %s; but %s. No node is selected. "+
-		"Change that rule of the pod, or delete the claim and create it again without a source", from.kind, from.key, a.node, rule)
+		"Change that rule of the pod, or delete the claim and create it again without a source%s", from.kind, from.key, a.node, rule, orElsewhere(from))
 	return false, a.events.RecordOnce(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning,
 		Reason: api.ReasonSourceNodeExcluded, Message: message})
+}
+
+// orElsewhere ends a sentence about what to do.
+func orElsewhere(from source) string {
+	if from.kind != kubeclient.KindSnapshot {
+		return ""
+	}
+	return fmt.Sprintf(", or with a StorageClass that has %s: \"true\"", api.ParameterRestoreOnOtherNodes)
 }
 
 // ruledPodFields are the fields of a Pod that decide on which nodes it may run (k8s.io/api/core/v1/generated.proto).

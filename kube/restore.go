@@ -3,9 +3,6 @@ package kube
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -40,7 +37,7 @@ func (a *Agent) MayRestore(ctx context.Context, namespace, name, uid string, of 
 		return lvm.Errorf(lvm.KindNotFound, "cannot restore a snapshot for claim %s: its VolumeSnapshot %s does not exist", kubeclient.KeyOf(claim), from.key)
 	}
 	content, _, _ := a.contents.Find(s.Status.Content)
-	return restorable(claim, s, content, a.node, of)
+	return kubeclient.RestoreChain(claim, s, content, a.node, of)
 }
 
 // notSeen is the error for a claim that is not in the store of waiting claims.
@@ -53,25 +50,4 @@ func (a *Agent) notSeen(ctx context.Context, namespace, name, uid string) error 
 		return lvm.Errorf(lvm.KindNotFound, "cannot restore a snapshot for claim %s/%s (UID %s): the claim does not exist, or does not wait for a volume", namespace, name, uid)
 	}
 	return lvm.Errorf(lvm.KindBusy, "cannot restore a snapshot for claim %s/%s yet: the watch on claims has not delivered it; retry", namespace, name)
-}
-
-// restorable checks a claim, the VolumeSnapshot that it names, the content of this node that the VolumeSnapshot names (nil:
-// none is known), and a snapshot against each other.
-func restorable(claim *corev1.PersistentVolumeClaim, s *kubeclient.Snapshot, c *kubeclient.Content, node string, of lvm.ID) error {
-	if c == nil || c.Spec.VolumeSnapshotRef.UID == "" { // it may become ready, or bound, in a moment
-		return lvm.Errorf(lvm.KindBusy, "cannot restore snapshot %[2]s for claim %[1]s yet: VolumeSnapshot %[3]s/%[4]s names VolumeSnapshotContent %[5]s, which is not bound and ready on node %[6]s, where that snapshot is; retry. If the content's label %[7]s names another node, correct it",
-			kubeclient.KeyOf(claim), of, s.Namespace, s.Name, kubeclient.Quoted(s.Status.Content), node, api.LabelManagedBy)
-	}
-	if err := kubeclient.SnapshotChain(c, s, node); err != nil {
-		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: %[3]w", kubeclient.KeyOf(claim), of, err)
-	}
-	if handle, err := lvm.ParseID(c.Status.SnapshotHandle); err != nil || handle != of {
-		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: VolumeSnapshotContent %[3]s of its VolumeSnapshot %[4]s/%[5]s has snapshot %[6]s",
-			kubeclient.KeyOf(claim), of, c.Name, s.Namespace, s.Name, kubeclient.Quoted(c.Status.SnapshotHandle))
-	}
-	if !kubeclient.OwnsSnapshot(c, of) && !kubeclient.OwnsMember(c, s, of) {
-		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: VolumeSnapshotContent %[3]s has it, but the driver did not take it for VolumeSnapshot %[4]s/%[5]s (UID %[6]s)",
-			kubeclient.KeyOf(claim), of, c.Name, s.Namespace, s.Name, s.UID)
-	}
-	return nil
 }

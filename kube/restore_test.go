@@ -214,7 +214,7 @@ func TestRestoreOfAMember(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := restorable(kubetest.Claim("copy", "thin", ""), s, c, "node-1", wanted); (err == nil) != (what == "") || err != nil && lvm.KindOf(err) != lvm.KindInvalid {
+		if err := kubeclient.RestoreChain(kubetest.Claim("copy", "thin", ""), s, c, "node-1", wanted); (err == nil) != (what == "") || err != nil && lvm.KindOf(err) != lvm.KindInvalid {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

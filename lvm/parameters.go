@@ -26,7 +26,7 @@ type Parameter struct {
 
 	Meaning, Values string // in Markdown, for the reference page; without Values the page has what follows from the row
 
-	field field // its place in a Class; nil: package node reads it
+	field field // its place in a Class; nil: the volume does not depend on it, and Effect says what reads it
 	check func(value string) error
 }
 
@@ -99,6 +99,11 @@ var Parameters = []Parameter{
 	}, {
 		Name: "mkfsOptions", Effect: "package node passes them to mkfs",
 		Meaning: "additional options for mkfs, such as `-i 65536 -L data`", Values: "only options that define the layout of the file system (below)",
+	}, {
+		Name: "restoreOnOtherNodes", Form: FormChoice, Choices: []string{"true", "false"}, Default: "false",
+		Layouts: map[Layout]Range{LayoutThin: {}}, WhyNot: "only thin volumes are restored from snapshots",
+		Effect:  "the drivers of both nodes read it in the class when a claim is restored",
+		Meaning: "restore snapshots on other nodes than theirs, too, by a [full copy](../howto/snapshots.md#restore-on-another-node); needs the chart's `move.enabled`",
 	},
 }
 

@@ -70,7 +70,7 @@ func schedulingObstacles(f Facts, node *corev1.Node) (found []obstacle) {
 			found = append(found, obstacle{fmt.Sprintf("the pod also uses claim %s, whose volume is on %s", claim, on), "remove the obstacles of " + on})
 		}
 	}
-	if f.Source != nil && f.Source.Node != "" && f.Source.Node != node.Name {
+	if f.Source != nil && f.Source.Node != "" && f.Source.Node != node.Name && !IsPlacedByScheduler(&f.Claim, f.Class) {
 		found = append(found, obstacle{fmt.Sprintf("a copy is on the disks of its source, and %s %s is on %s", f.Source.Kind, f.Source.Name, f.Source.Node), "remove the obstacles of " + f.Source.Node})
 	}
 	return found

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/kube"
@@ -91,13 +90,13 @@ func (d *driver) recordCluster(uid string) {
 }
 
 // newAgent returns this node's agent; nil without an API server.
-func (d *driver) newAgent(client *kubeclient.Client, host *host.Host, limits *limitedVolumes, moves func(*corev1.PersistentVolumeClaim, bool), health findings) *kube.Agent {
+func (d *driver) newAgent(client *kubeclient.Client, host *host.Host, limits *limitedVolumes, moves *moves, health findings) *kube.Agent {
 	if client == nil {
 		return nil
 	}
 	c := kube.Config{
 		Client: client, Node: d.o.nodeName, Volumes: host, Health: health, HealthScope: host.HealthScope, Holdings: host.ManagedVolumes, Snapshots: d.o.snapshots, Log: d.log,
-		Register: d.registerAgain(), Moves: moves,
+		Register: d.registerAgain(), Moves: moves.observe(), CopyOffer: moves.offer(),
 	}
 	if limits != nil {
 		c.Volumes, c.Limits = limits, limits

@@ -108,7 +108,7 @@ func serveFake(t *testing.T, out *bytes.Buffer, level string) (clients csiClient
 	}
 	host := lvmtest.NewHost(t, lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{lvm.GiB}})
 	mounts := node.New(node.Config{NodeName: "node-1", Devices: host, Log: log})
-	server := newServer(log, newCallMetrics(prometheus.NewRegistry()), &identity{}, newController("node-1", host, nil, nil, mounts, nil), mounts)
+	server := newServer(log, newCallMetrics(prometheus.NewRegistry()), &identity{}, newController("node-1", host, nil, nil, mounts, nil, nil), mounts)
 	path := filepath.Join(t.TempDir(), "csi.sock")
 	listener, err := listen(t.Context(), path)
 	if err != nil {

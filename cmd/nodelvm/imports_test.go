@@ -109,6 +109,7 @@ var kubeLayers = map[string][]string{
 	"kube/claimevents":   {"kube/cluster", "kube/kubeclient", "kube/podlist"},
 	"kube/scaledown":     {"kube/cluster", "kube/kubeclient"},
 	"kube/move":          {"kube/kubeclient", "move"},
+	"kube/fullcopy":      {"kube/kubeclient", "move"},
 	"kube/attributes":    {"kube/kubeclient"},
 	"kube":               {"kube/kubeclient", "kube/podlist", "kube/attributes"},
 	"kube/kubetest":      {"kube/kubeclient"},

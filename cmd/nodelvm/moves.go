@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/nodelvm/nodelvm/controller"
+	"github.com/nodelvm/nodelvm/kube/fullcopy"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	kubemove "github.com/nodelvm/nodelvm/kube/move"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -51,15 +53,22 @@ func (o *moveOptions) check(standalone bool) error {
 	return nil
 }
 
-// moves moves volumes to and from this node. The nil one, without --move, does nothing.
+// moves moves volumes to and from this node, and copies snapshots. The nil one, without --move, does nothing.
 type moves struct {
-	o     *moveOptions
-	node  *move.Node
-	agent *kubemove.Agent
+	o      *moveOptions
+	node   *move.Node
+	agent  *kubemove.Agent
+	copies *fullcopy.Agent
+}
+
+// movable is what moves and full copies need of the node's LVM.
+type movable interface {
+	move.Engine
+	fullcopy.Volumes
 }
 
 // newMoves prepares the moves without sending a request.
-func (d *driver) newMoves(client *kubeclient.Client, engine move.Engine) (*moves, error) {
+func (d *driver) newMoves(client *kubeclient.Client, engine movable) (*moves, error) {
 	o := &d.o.move
 	if o.listen == "" || client == nil {
 		return nil, nil
@@ -75,7 +84,24 @@ func (d *driver) newMoves(client *kubeclient.Client, engine move.Engine) (*moves
 		return nil, err
 	}
 	m.agent = kubemove.New(kubemove.Config{Client: client, Engine: kubemove.EngineOf(m.node), Node: d.o.nodeName, Grace: o.keep, Log: d.log})
+	m.copies = fullcopy.New(fullcopy.Config{Client: client, Engine: m.node, Volumes: engine, Node: d.o.nodeName, Log: d.log})
 	return m, nil
+}
+
+// offer returns what says how other nodes copy a snapshot; nil without --move.
+func (m *moves) offer() func(lvm.Snapshot) (string, error) {
+	if m == nil {
+		return nil
+	}
+	return m.copies.Offer
+}
+
+// fullCopies returns the Controller service's copies of other nodes' snapshots; nil without --move.
+func (m *moves) fullCopies() controller.FullCopies {
+	if m == nil {
+		return nil
+	}
+	return m.copies
 }
 
 // observe returns what gets each claim; nil without --move.
@@ -96,6 +122,10 @@ func (m *moves) start(ctx context.Context, parts *errgroup.Group, grace time.Dur
 		return fmt.Errorf("cannot serve the volumes that move away: %w", err)
 	}
 	parts.Go(func() error { return m.node.Serve(ctx, listener) })
+	parts.Go(func() error {
+		m.copies.Run(ctx)
+		return nil
+	})
 	parts.Go(func() error {
 		m.agent.Run(ctx)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
@@ -120,6 +150,9 @@ func (m *moves) MayPull(ctx context.Context, r move.Request) error {
 	account, err := accountOf(own)
 	if err != nil {
 		return err
+	}
+	if r.Claim != "" {
+		return m.copies.MayPull(ctx, account, r)
 	}
 	return m.agent.MayPull(ctx, account, r.Token, r.Key, r.Volume, r.UUID)
 }

@@ -141,14 +141,14 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	if err != nil {
 		return errors.Join(err, d.closeHost(context.WithoutCancel(ctx), host))
 	}
-	agent := d.newAgent(client, host, limits, moves.observe(), health)
+	agent := d.newAgent(client, host, limits, moves, health)
 	lost.claimed = claimedOf(agent)
 	about := document{node: d.o.nodeName, cluster: cluster, host: host, health: health, compare: comparisonOf(agent),
 		details: volumeDetails{fileSystems: mounts.FileSystems, io: mounts.IO, class: classOf(agent), disks: record.disks}}
 	d.status.serve(about)
 	d.registry.MustRegister(nodeCollector{read: about.read, log: d.log})
 	trims := newTrimMetrics(d.registry)
-	service := newController(d.o.nodeName, host, limits, clusterOf(agent), mounts, recent.Found)
+	service := newController(d.o.nodeName, host, limits, clusterOf(agent), mounts, recent.Found, moves.fullCopies())
 	if agent != nil {
 		agent.PlaceTogether(service.FitTogether)
 	}
@@ -201,11 +201,11 @@ func (d *driver) hostConfig() lvm.Config {
 }
 
 // newController returns the Controller service. It refuses to create a volume that the Node service would refuse to mount.
-func newController(nodeName string, host *host.Host, limits *limitedVolumes, cluster controller.Cluster, mounts *node.Server, conditions func(context.Context) (csihealth.Found, error)) *controller.Server {
+func newController(nodeName string, host *host.Host, limits *limitedVolumes, cluster controller.Cluster, mounts *node.Server, conditions func(context.Context) (csihealth.Found, error), copies controller.FullCopies) *controller.Server {
 	c := controller.Config{
 		NodeName: nodeName, Volumes: host, Snapshots: host, Cluster: cluster,
 		CheckFileSystem: filesystem.CheckOptions, CheckMountOptions: mount.CheckOptions, MinimumSize: filesystem.MinimumSize,
-		PrepareCopy: mounts.PrepareCopy, Conditions: conditions,
+		PrepareCopy: mounts.PrepareCopy, Conditions: conditions, FullCopies: copies,
 	}
 	if limits != nil {
 		c.Volumes, c.Limits = limits, limits

@@ -77,6 +77,27 @@ func SnapshotChain(c *Content, s *Snapshot, node string) error {
 	return boundSnapshot(c, s)
 }
 
+// RestoreChain checks a claim, the VolumeSnapshot that it names, the content of a node that the VolumeSnapshot names (nil:
+// none is known), and a snapshot against each other. lvm.KindBusy: the content may become ready, or bound; lvm.KindInvalid: refused.
+func RestoreChain(claim *corev1.PersistentVolumeClaim, s *Snapshot, c *Content, node string, of lvm.ID) error {
+	if c == nil || c.Spec.VolumeSnapshotRef.UID == "" { // it may become ready, or bound, in a moment
+		return lvm.Errorf(lvm.KindBusy, "cannot restore snapshot %[2]s for claim %[1]s yet: VolumeSnapshot %[3]s/%[4]s names VolumeSnapshotContent %[5]s, which is not bound and ready on node %[6]s, where that snapshot is; retry. If the content's label %[7]s names another node, correct it",
+			KeyOf(claim), of, s.Namespace, s.Name, Quoted(s.Status.Content), node, api.LabelManagedBy)
+	}
+	if err := SnapshotChain(c, s, node); err != nil {
+		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: %[3]w", KeyOf(claim), of, err)
+	}
+	if handle, err := lvm.ParseID(c.Status.SnapshotHandle); err != nil || handle != of {
+		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: VolumeSnapshotContent %[3]s of its VolumeSnapshot %[4]s/%[5]s has snapshot %[6]s",
+			KeyOf(claim), of, c.Name, s.Namespace, s.Name, Quoted(c.Status.SnapshotHandle))
+	}
+	if !OwnsSnapshot(c, of) && !OwnsMember(c, s, of) {
+		return lvm.Errorf(lvm.KindInvalid, "cannot restore snapshot %[2]s for claim %[1]s: VolumeSnapshotContent %[3]s has it, but the driver did not take it for VolumeSnapshot %[4]s/%[5]s (UID %[6]s)",
+			KeyOf(claim), of, c.Name, s.Namespace, s.Name, s.UID)
+	}
+	return nil
+}
+
 // PlacedContent checks the part of the chain that needs no VolumeSnapshot. A content whose snapshot was never taken has no
 // handle.
 func PlacedContent(c *Content, node string) error {

@@ -79,6 +79,19 @@ func (c *Content) SnapshotKey() string {
 	return c.Spec.VolumeSnapshotRef.Namespace + "/" + c.Spec.VolumeSnapshotRef.Name
 }
 
+// Content reads a VolumeSnapshotContent; nil: it does not exist.
+func (c *Client) Content(ctx context.Context, name string) (*Content, error) {
+	var content Content
+	there, err := Get(ctx, c.Snapshots, "volumesnapshotcontents", "", name, &content)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read VolumeSnapshotContent %s: %w", Quoted(name), err)
+	}
+	if !there {
+		return nil, nil
+	}
+	return &content, nil
+}
+
 // KnowsNoContents reports whether the API server lacks the snapshot API. The reflector reports other errors.
 func (c *Client) KnowsNoContents(ctx context.Context) bool {
 	return apierrors.IsNotFound(c.Snapshots.Get().Resource("volumesnapshotcontents").Param("limit", "1").Do(ctx).Error())

@@ -85,7 +85,7 @@ func New(cfg Config) *Agent {
 	}
 	if cfg.Client != nil {
 		a.objects = newPaced(server{cfg.Client})
-		a.review = reviewToken(cfg.Client)
+		a.review = cfg.Client.ReviewPeer
 		a.events = &kubeclient.EventRecorder{Client: cfg.Client, Node: cfg.Node, Counts: map[string]kubeclient.EventCount{}}
 	}
 	return a

@@ -2,33 +2,14 @@ package move
 
 import (
 	"context"
-	"fmt"
-
-	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// nodeName is where a token that is bound to a pod names the pod's node.
-const nodeName = "authentication.kubernetes.io/node-name"
-
 // reviewer returns the account and the node of a token with the audience api.AudienceMove; "": it has none.
 type reviewer func(ctx context.Context, token string) (account, node string, err error)
-
-func reviewToken(c *kubeclient.Client) reviewer {
-	return func(ctx context.Context, token string) (account, node string, err error) {
-		who := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{api.AudienceMove}}}
-		if err := c.Core.Post().AbsPath("/apis/authentication.k8s.io/v1/tokenreviews").Body(who).Do(ctx).Into(who); err != nil {
-			return "", "", fmt.Errorf("cannot review the token: %w", err)
-		}
-		if extra := who.Status.User.Extra[nodeName]; who.Status.Authenticated && len(extra) == 1 {
-			return who.Status.User.Username, extra[0], nil
-		}
-		return who.Status.User.Username, "", nil
-	}
-}
 
 // MayPull decides whether a peer with a token and a TLS key may copy a volume of this node. nil: it may. The volume is held for a move. The
 // token is bound to the node that the move's record names, and that node's answer has the key. The claim still names that node, or the

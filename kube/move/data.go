@@ -26,6 +26,9 @@ func (d data) Volumes(ctx context.Context) ([]Local, error) {
 	}
 	all := make([]Local, 0, len(volumes))
 	for _, v := range volumes {
+		if v.IsFullCopy() { // kube/fullcopy's
+			continue
+		}
 		all = append(all, Local{Volume: v, Move: v.Move, Record: v.Record})
 	}
 	return all, nil

@@ -103,6 +103,9 @@ func TestIOLimits(t *testing.T) { play(t, iolimits.Scenarios()) }
 // TestMoves moves a database's volumes to another node under load, and back.
 func TestMoves(t *testing.T) { play(t, moves.Scenarios()) }
 
+// TestRestoreElsewhere restores a snapshot on three nodes, and kills the drivers meanwhile.
+func TestRestoreElsewhere(t *testing.T) { play(t, moves.Restores()) }
+
 // TestVelero backs up a database with Velero, and restores it on other nodes. It compiles Velero.
 func TestVelero(t *testing.T) { play(t, backup.Scenarios()) }
 

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+const (
+	copyKey   = "nodelvm.io/copy-key"
+	copyOffer = "nodelvm.io/copy-offer"
+)
+
+// TestNodeRestrictionFullCopies: with move.enabled the policy admits the requests of a full copy, and everything else as without it.
+func TestNodeRestrictionFullCopies(t *testing.T) {
+	validator := compile(t, policyIn(t, renderWith(t, withMoves), "nodelvm-node-restriction"))
+	off := compile(t, shippedPolicy(t, "nodelvm-node-restriction"))
+	for _, r := range slices.Concat(claimRequests(), snapshotRequests(), copyRequests()) {
+		t.Run(r.name, func(t *testing.T) {
+			expectDenied(t, denials(t, validator, attributesOf(t, r), nil), r.refused)
+		})
+	}
+	for _, r := range copyRequests() {
+		if r.refused == "" && denials(t, off, attributesOf(t, r), nil) == "" {
+			t.Errorf("without move.enabled a node may %s", r.name)
+		}
+	}
+}
+
+// copyRequests are those of a full copy from or to node-1.
+func copyRequests() []request {
+	restoring := func(node string) runtime.Object { return copying("VolumeSnapshot", claim(node)) }
+	keyed := func(node string) runtime.Object {
+		return annotated(copyKey, "sha256:0", copying("VolumeSnapshot", claim(node)))
+	}
+	offered := func(node, text string) runtime.Object {
+		c := content(node)
+		c.SetAnnotations(map[string]string{copyOffer: text})
+		return c
+	}
+	return []request{
+		{name: "say which process copies for its claim", before: restoring("node-1"), now: keyed("node-1")},
+		{name: "say that another process does", before: annotated(copyKey, "old", copying("VolumeSnapshot", claim("node-1"))), now: keyed("node-1")},
+		{name: "say how its snapshot is copied", before: content("node-1"), now: offered("node-1", "{}")},
+		{name: "say it again", before: offered("node-1", "old"), now: offered("node-1", "{}")},
+
+		{name: "say which process copies for another node's claim", before: restoring("node-2"), now: keyed("node-2"), refused: mayOnly},
+		{name: "say it for a claim of no node", before: restoring(""), now: keyed(""), refused: mayOnly},
+		{name: "say it, and take the claim", before: restoring(""), now: keyed("node-1"), refused: mayOnly},
+		{name: "say it, and give the claim back", before: restoring("node-1"), now: keyed(""), refused: mayOnly},
+		{name: "say it for a claim without a source", before: claim("node-1"), now: annotated(copyKey, "sha256:0", claim("node-1")), refused: mayOnly},
+		{name: "say it for a bound claim", before: copying("VolumeSnapshot", bound("node-1")), now: annotated(copyKey, "sha256:0", copying("VolumeSnapshot", bound("node-1"))), refused: mayOnly},
+		{name: "say it at length", before: restoring("node-1"), now: annotated(copyKey, strings.Repeat("a", 129), copying("VolumeSnapshot", claim("node-1"))), refused: mayOnly},
+		{name: "say how another node's snapshot is copied", before: content("node-2"), now: offered("node-2", "{}"), refused: mayOnly},
+		{name: "say how a snapshot of no node is copied", before: content(""), now: offered("", "{}"), refused: mayOnly},
+		{name: "say how a snapshot is copied, and take it", before: content(""), now: offered("node-1", "{}"), refused: mayOnly},
+		{name: "say at length how its snapshot is copied", before: content("node-1"), now: offered("node-1", strings.Repeat("a", 4097)), refused: mayOnly},
+		{name: "say it by way of the status", sub: "status", before: content("node-1"), now: offered("node-1", "{}"), refused: mayOnly},
+	}
+}

@@ -1,0 +1,129 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// snapshotsHere are the snapshots of a node.
+type snapshotsHere struct{ Volumes }
+
+func (snapshotsHere) LookupSnapshot(_ context.Context, id lvm.ID) (lvm.Snapshot, error) {
+	return lvm.Snapshot{ID: id}, nil
+}
+
+// TestCopyOffer: the node of a snapshot says how to copy it when a claim of a class with restoreOnOtherNodes waits on another node, and never selects
+// itself for such a claim. Without moves, or the parameter, it selects itself.
+func TestCopyOffer(t *testing.T) {
+	const offer = "how to copy it"
+	for name, test := range map[string]struct {
+		class   string // restoreOnOtherNodes
+		moves   bool
+		node    string // selected
+		said    string // before
+		modes   []corev1.PersistentVolumeAccessMode
+		job     bool
+		patches []string
+	}{
+		"another node":                {"true", true, "node-2", "", nil, true, []string{"volumesnapshotcontents " + offer}},
+		"it is said already":          {"true", true, "node-2", offer, nil, true, nil},
+		"another process said it":     {"true", true, "node-2", "old", nil, true, []string{"volumesnapshotcontents " + offer}},
+		"no node yet":                 {"true", true, "", "", nil, false, nil},
+		"this node":                   {"true", true, "node-1", "", nil, true, nil},
+		"a class without it":          {"false", true, "node-2", "", nil, true, []string{"persistentvolumeclaims node-1"}},
+		"a read-only copy":            {"true", true, "node-2", "", []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}, true, []string{"persistentvolumeclaims node-1"}},
+		"a driver that does not move": {"true", false, "node-2", "", nil, true, []string{"persistentvolumeclaims node-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRestoring()
+			if test.node != "" {
+				r.claim.Annotations = map[string]string{api.AnnotationSelectedNode: test.node}
+			}
+			r.claim.Spec.AccessModes = test.modes
+			var patches []string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				switch {
+				case q.Method == http.MethodPatch:
+					body, _ := io.ReadAll(q.Body)
+					patches = append(patches, patched(q.URL.Path, body))
+					kubetest.Reply(w, http.StatusOK, r.claim)
+				case strings.HasSuffix(q.URL.Path, "/volumesnapshots/nightly"):
+					kubetest.Reply(w, http.StatusOK, r.snapshot)
+				case strings.HasSuffix(q.URL.Path, "/pods"):
+					kubetest.Reply(w, http.StatusOK, &corev1.PodList{})
+				default:
+					kubetest.Reply(w, http.StatusOK, map[string]any{"apiVersion": "v1", "kind": "Event"})
+				}
+			}))
+			config := Config{Client: kubetest.ClientOf(t, server), Node: "node-1", Volumes: snapshotsHere{}}
+			if test.moves {
+				config.CopyOffer = func(lvm.Snapshot) (string, error) { return offer, nil }
+			}
+			a := NewAgent(config)
+			a.restores.Do(func() {}) // no watch
+			class := kubetest.Class("thin", api.DriverName, storagev1.VolumeBindingWaitForFirstConsumer)
+			class.Parameters = map[string]string{api.ParameterRestoreOnOtherNodes: test.class}
+			if err := a.classes.Add(class); err != nil {
+				t.Fatal(err)
+			}
+			r.contents[0].Annotations = map[string]string{}
+			if test.said != "" {
+				r.contents[0].Annotations[api.AnnotationCopyOffer] = test.said
+			}
+			if err := a.contents.Add(r.contents[0]); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.claims.Add(r.claim); err != nil {
+				t.Fatal(err)
+			}
+			job, ok := a.jobForClaim(t.Context(), "ns/copy")
+			if ok != test.job {
+				t.Fatalf("there is a job: %v", ok)
+			}
+			if ok {
+				if _, err := job.do(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			if !slices.Equal(patches, test.patches) {
+				t.Errorf("patches %q, want %q", patches, test.patches)
+			}
+		})
+	}
+}
+
+// patched describes a patch: the resource, and the value that one of the two annotations gets.
+func patched(path string, body []byte) string {
+	var change struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	_ = json.Unmarshal(body, &change) // what is not JSON sets nothing
+	resource := strings.Split(path, "/")
+	return resource[len(resource)-2] + " " + change.Metadata.Annotations[api.AnnotationCopyOffer] + change.Metadata.Annotations[api.AnnotationSelectedNode]
+}
+
+// TestExcludedRestoreNamesTheParameter: the event of a restore that no pod can use says which class would help; of a clone it does not.
+func TestExcludedRestoreNamesTheParameter(t *testing.T) {
+	if says := orElsewhere(source{kubeclient.KindSnapshot, "ns/nightly"}); !strings.Contains(says, api.ParameterRestoreOnOtherNodes) {
+		t.Errorf("%q", says)
+	}
+	if says := orElsewhere(source{kubeclient.KindClaim, "ns/data"}); says != "" {
+		t.Errorf("%q", says)
+	}
+}
