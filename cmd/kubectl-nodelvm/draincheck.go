@@ -201,7 +201,11 @@ func leftUnlisted(a answer, listed map[string]bool) (rows []leftRow) {
 	for _, sn := range a.page.Snapshots {
 		if !listed[sn.ID] {
 			listed[sn.ID] = true
-			rows = append(rows, leftRow{Kind: "orphan", Name: sn.Name, Volume: string(sn.Group) + "/" + sn.LV, Size: &sn.Size, Note: note})
+			row := leftRow{Kind: "orphan", Name: sn.Name, Volume: string(sn.Group) + "/" + sn.LV, Size: &sn.Size, Note: note}
+			if isMember(sn) && !a.isOrphan(sn.ID) {
+				row.Kind, row.Note = "snapshot", "a part of a group snapshot, on the disks of its volume"
+			}
+			rows = append(rows, row)
 		}
 	}
 	return rows

@@ -14,6 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/report"
 )
 
 // snapshotRow is what `snapshots` shows about one snapshot.
@@ -97,6 +98,8 @@ func snapshotRowsOf(contents []content, taken []namespaceSnapshot, answers []ans
 			switch {
 			case sn.State != string(lvm.StateReady):
 				row.Status, row.Text = sn.State, "the snapshot has the state "+sn.State
+			case row.Snapshot == "" && isMember(sn) && !a.isOrphan(sn.ID):
+				row.Text = "a part of a group snapshot, without its own VolumeSnapshotContent"
 			case row.Snapshot == "":
 				row.Status, row.Text = "orphaned", "no VolumeSnapshotContent refers to it: see kubectl nodelvm orphans"
 			}
@@ -112,6 +115,17 @@ func snapshotRowsOf(contents []content, taken []namespaceSnapshot, answers []ans
 		return cmp.Or(strings.Compare(a.Snapshot, b.Snapshot), strings.Compare(a.Handle, b.Handle))
 	})
 	return rows
+}
+
+// isMember reports whether a snapshot has the name of a part of a group snapshot. The content of the group snapshot may be its only object.
+func isMember(sn report.Snapshot) bool {
+	group, _, cut := strings.Cut(sn.Name, "/")
+	return cut && lvm.ID{LV: group}.IsGroupSnapshot()
+}
+
+// isOrphan reports whether the driver found no object for a volume or snapshot.
+func (a *answer) isOrphan(handle string) bool {
+	return a.page.Comparison != nil && slices.ContainsFunc(a.page.Comparison.Unreferenced, func(u report.Unreferenced) bool { return u.Handle == handle })
 }
 
 // absentSnapshot returns the row of a snapshot that no node reports: its content names its node.

@@ -377,3 +377,25 @@ func TestConnectionFlags(t *testing.T) {
 		t.Errorf("%v, %+v", err, config)
 	}
 }
+
+// TestMemberOfAGroupIsNoOrphan: a snapshot of a group snapshot may have no object but the group's, which the plugin does not read: what the driver says
+// counts.
+func TestMemberOfAGroupIsNoOrphan(t *testing.T) {
+	member := report.Snapshot{ID: vg2 + "/s-1", Group: "vg-data", LV: "s-1", Name: lvm.MemberName(lvm.GroupSnapshotName("groupsnapshot-uid"), 0), State: string(lvm.StateReady)}
+	for name, test := range map[string]struct {
+		found          []report.Unreferenced
+		status, inList string
+	}{
+		"with its group":    {nil, healthy, "snapshot"},
+		"without its group": {[]report.Unreferenced{{Handle: member.ID}}, "orphaned", "orphan"},
+	} {
+		a := []answer{{node: "node-2", page: report.Node{Comparison: &report.Comparison{Unreferenced: test.found}}}}
+		a[0].page.Snapshots = []report.Snapshot{member}
+		if rows := snapshotRowsOf(nil, nil, a); len(rows) != 1 || rows[0].Status != test.status {
+			t.Errorf("%s: snapshots %+v", name, rows)
+		}
+		if rows := leftRows("node-2", nil, nil, nil, a); len(rows) != 1 || rows[0].Kind != test.inList {
+			t.Errorf("%s: drain-check %+v", name, rows)
+		}
+	}
+}
