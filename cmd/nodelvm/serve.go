@@ -47,6 +47,7 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			limitGarbage()
 			return newDriver(&o, log).serve(cmd.Context())
 		},
 	}
