@@ -64,6 +64,16 @@ func (g *Group) FindLV(name string) *LV {
 	return &g.LVs[i]
 }
 
+// LVByUUID finds an LV by its own UUID; nil if there is none.
+func (g *Group) LVByUUID(uuid string) *LV {
+	for i := range g.LVs {
+		if g.LVs[i].UUID == uuid {
+			return &g.LVs[i]
+		}
+	}
+	return nil
+}
+
 // After an admin renames a managed volume (lvrename), its handle leads to no logical volume. The driver must not report it as
 // absent: its deletion would succeed with the data in place, and a retry would create a second volume. So the volume's tags
 // record the name in its handle. While the two names differ, the driver refuses every request for the volume. It refuses

@@ -74,14 +74,8 @@ func (h *Host) SetReplayed(ctx context.Context, id lvm.ID, uuid string) error {
 
 // findCopy finds a ready read-only copy.
 func findCopy(s lvm.State, id lvm.ID, uuid string) (g lvm.Group, lv lvm.LV, v lvm.Volume, err error) {
-	g, lv, v, err = s.FindVolume(id)
-	switch {
-	case err != nil:
-	case v.UUID != uuid:
-		err = g.AbsentError("volume %s was removed and %s/%s created again (UUID %s instead of %s)", id, v.Group, id.LV, v.UUID, uuid)
-	case v.State != lvm.StateReady:
-		err = engine.NotReady(g, v)
-	case v.Access == lvm.AccessWritable:
+	g, lv, v, err = engine.FindReady(s, id, uuid)
+	if err == nil && v.Access == lvm.AccessWritable {
 		err = lvm.Errorf(lvm.KindInvalid, "volume %s/%s is writable, and only a copy that was created read-only becomes read-only", v.Group, id.LV)
 	}
 	return g, lv, v, err

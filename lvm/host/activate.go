@@ -42,17 +42,13 @@ func (h *Host) activate(ctx context.Context, a activating) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	g, _, v, err := s.FindVolume(id)
+	g, _, v, err := engine.FindReady(s, id, uuid)
 	switch {
 	case err != nil && g.Unreadable != "":
 		h.replays.Delete(uuid) // it may get another device
 		return h.engine.ActivateUnreadable(ctx, g, id, uuid)
 	case err != nil:
 		return "", err
-	case v.UUID != uuid:
-		return "", g.AbsentError("volume %s was removed and %s/%s created again (UUID %s instead of %s)", id, v.Group, id.LV, v.UUID, uuid)
-	case v.State != lvm.StateReady:
-		return "", engine.NotReady(g, v)
 	case v.Class.Encryption != a.encryption:
 		return "", lvm.Errorf(lvm.KindConflict, "logical volume %s/%s is %s by its tags, and its PersistentVolume says that it is %s: correct the volume attribute nodelvm.io/encryption of the PersistentVolume (create it again with reclaim policy Retain)",
 			v.Group, id.LV, v.Class.Encryption.Description(), a.encryption.Description())
@@ -78,10 +74,10 @@ func (h *Host) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
 		return lvm.Volume{}, err
 	}
 	g, _, v, err := s.FindVolume(id)
-	if err != nil && g.Unreadable != "" {
+	switch {
+	case err != nil && g.Unreadable != "":
 		return h.engine.LookupUnreadable(g, id)
-	}
-	if err == nil && v.State != lvm.StateReady {
+	case err == nil && v.State != lvm.StateReady:
 		err = engine.NotReady(g, v)
 	}
 	if err != nil {

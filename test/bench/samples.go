@@ -129,14 +129,3 @@ func (r Run) Median(key Key, unit string) (median float64, ok bool) {
 	slices.Sort(all)
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2, true
 }
-
-// Count returns the number of samples of a key.
-func (r Run) Count(key Key) int {
-	n := 0
-	for _, s := range r.Samples {
-		if s.Key == key {
-			n++
-		}
-	}
-	return n
-}

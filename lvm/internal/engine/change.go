@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"slices"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
@@ -74,8 +73,8 @@ func (e *Engine) Remove(ctx context.Context, s lvm.State, id lvm.ID, uuid string
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid }); i >= 0 {
-		if g, err = e.flushBefore(ctx, g, g.LVs[i]); err != nil {
+	if lv := g.LVByUUID(uuid); lv != nil {
+		if g, err = e.flushBefore(ctx, g, *lv); err != nil {
 			return err
 		}
 	}
@@ -90,8 +89,8 @@ func (e *Engine) removeFrom(ctx context.Context, g lvm.Group, id lvm.ID, uuid st
 	}
 	removed := lvm.LV{Name: id.LV, UUID: uuid}
 	var legs []lvm.LV
-	if i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid }); i >= 0 {
-		removed = g.LVs[i]
+	if lv := g.LVByUUID(uuid); lv != nil {
+		removed = *lv
 		legs = lvm.ComponentsAndPool(g, removed)[1:]
 	}
 	now, gone, failure, err := e.CommitRemoval(ctx, uuid, Change{Group: g, Legs: legs, Steps: []lvmcmd.Step{{Argv: lvmcmd.RemoveArgs(t, g, uuid, state)}}})
@@ -117,7 +116,7 @@ func (e *Engine) CommitRemoval(ctx context.Context, uuid string, c Change) (afte
 		return lvm.Group{}, false, done.Failure, err
 	}
 	g, err := done.Group()
-	if err != nil || slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid }) {
+	if err != nil || g.LVByUUID(uuid) != nil {
 		return g, false, done.Failure, err
 	}
 	if why := g.IncompleteReason(); why != "" {

@@ -38,6 +38,20 @@ func NotReady(g lvm.Group, v lvm.Volume) error {
 	return g.AbsentError("volume %s is not ready: %s/%s has the state %q", v.ID, v.Group, v.ID.LV, v.State)
 }
 
+// FindReady finds a ready volume with this UUID. KindNotFound, KindBusy: the group has no such volume, or it is not ready; else as
+// State.FindVolume.
+func FindReady(s lvm.State, id lvm.ID, uuid string) (g lvm.Group, lv lvm.LV, v lvm.Volume, err error) {
+	g, lv, v, err = s.FindVolume(id)
+	switch {
+	case err != nil:
+	case v.UUID != uuid:
+		err = g.AbsentError("volume %s was removed and %s/%s created again (UUID %s instead of %s)", id, v.Group, id.LV, v.UUID, uuid)
+	case v.State != lvm.StateReady:
+		err = NotReady(g, v)
+	}
+	return g, lv, v, err
+}
+
 // EnsureActive returns the volume's device. If necessary, it activates the volume, resumes the device, or makes it map a disk again
 // that was removed and is back.
 func (e *Engine) EnsureActive(ctx context.Context, v lvm.Volume) (string, error) {

@@ -243,7 +243,7 @@ func (b *ReadyTags) TagLocked(ctx context.Context, g lvm.Group, also ...lvm.Volu
 func (b *ReadyTags) writeMarks(ctx context.Context, g lvm.Group, volumes []lvm.Volume) (marked []lvm.Volume, err error) {
 	for _, v := range volumes {
 		var failure error
-		if slices.ContainsFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == v.UUID }) {
+		if g.LVByUUID(v.UUID) != nil {
 			failure = b.engine.writeFormatMark(ctx, g, v)
 		}
 		if failure == nil {
@@ -271,8 +271,8 @@ func (b *ReadyTags) tag(ctx context.Context, g lvm.Group, volumes []lvm.Volume) 
 	}
 	var settled, open []string
 	for _, v := range volumes {
-		i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == v.UUID })
-		if i >= 0 && isCreating(g.LVs[i]) || i < 0 && g.IncompleteReason() != "" {
+		lv := g.LVByUUID(v.UUID)
+		if lv != nil && isCreating(*lv) || lv == nil && g.IncompleteReason() != "" {
 			open = append(open, v.ID.LV)
 		} else {
 			settled = append(settled, v.UUID)

@@ -87,11 +87,11 @@ func (m *Manager) removePool(ctx context.Context, group lvm.VGUUID, uuid string)
 	if err != nil || lvm.CheckWritable(s, g) != nil {
 		return err
 	}
-	i := slices.IndexFunc(g.LVs, func(lv lvm.LV) bool { return lv.UUID == uuid })
-	if i < 0 || !removable(g, g.LVs[i], m.engine.Config.Cluster, m.declared()) || alloc.IsMoving(g, g.LVs[i]) {
+	lv := g.LVByUUID(uuid)
+	if lv == nil || !removable(g, *lv, m.engine.Config.Cluster, m.declared()) || alloc.IsMoving(g, *lv) {
 		return nil
 	}
-	pool := g.LVs[i]
+	pool := *lv
 	if engine.Unflushed(pool) {
 		if g, err = m.engine.FlushPool(ctx, g, pool); err != nil {
 			return err

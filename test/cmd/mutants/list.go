@@ -33,7 +33,7 @@ var mutants = []mutant{
 		packages: []string{"./lvm/lvmtest/identity", "./lvm/lvmtest"},
 	},
 	{
-		name: "a recreated volume is activated", file: "lvm/host/activate.go",
+		name: "a recreated volume is activated", file: "lvm/internal/engine/device.go",
 		old: "case v.UUID != uuid:", new: "case uuid == \"\":",
 		packages: []string{"./lvm/lvmtest", "./lvm/lvmtest/identity"},
 	},
