@@ -37,7 +37,7 @@ func encoded(t testing.TB, pods ...corev1.Pod) []byte {
 	return text
 }
 
-// TestRead: fields that nobody wants cost nothing, and a pod with too long wanted ones is left out.
+// TestRead: other fields than the wanted ones cost nothing, and a pod with too long wanted ones is left out.
 func TestRead(t *testing.T) {
 	var names []string
 	err := Read(bytes.NewReader(encoded(t, podOf("a", "x", "y"), podOf("b", strings.Repeat("z", api.MaxObject)), podOf("c"))), someFields, func(pod *corev1.Pod) {
