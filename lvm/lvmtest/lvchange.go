@@ -169,9 +169,11 @@ func (n *Node) lvchange(g *group, lv *lvm.LV, l line) *failure {
 		n.mapPresent(g, lv.Name)
 	case l.values["-a"] == "y" && lv.Pool != "" && !n.kernelOf(g.find(lv.Pool)).devices[n.number(g, lv)]:
 		return failed("device-mapper: reload ioctl on failed: No data available")
+	case l.values["-a"] == "y" && lv.Pool != "" && d == nil && n.failedPool(g, lv.Pool):
+		return failed("device-mapper: reload ioctl on failed: Invalid argument")
 	case l.values["-a"] == "y" && !n.halved:
 		n.activate(g, lv.Name)
-	case l.values["-a"] == "n" && d != nil:
+	case l.values["-a"] == "n" && (d != nil || lv.Thin != nil):
 		return n.deactivate(g, lv.Name)
 	}
 	return nil

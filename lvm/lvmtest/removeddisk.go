@@ -25,6 +25,25 @@ func (n *Node) ReplaceDevice(group string, i int, device string) {
 	pv.Device = device
 }
 
+// FailPool lets a thin pool of a group be in the kernel's fail mode, in which it stays for as long as it is active, as after a write to a disk
+// that was removed.
+func (n *Node) FailPool(group, pool string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	g := n.group(group)
+	for _, d := range n.devices {
+		if d.UUID == DeviceUUID(string(g.UUID), g.find(pool).UUID)+"-tpool" {
+			d.status = "thin-pool Fail"
+		}
+	}
+}
+
+// failedPool reports whether a pool is active and in fail mode.
+func (n *Node) failedPool(g *group, pool string) bool {
+	uuid := DeviceUUID(string(g.UUID), g.find(pool).UUID) + "-tpool"
+	return slices.ContainsFunc(n.devices, func(d *device) bool { return d.UUID == uuid && d.status == "thin-pool Fail" })
+}
+
 // mapPresent makes the devices of a volume and its parts map the present disks.
 func (n *Node) mapPresent(g *group, name string) {
 	for _, d := range n.devices {

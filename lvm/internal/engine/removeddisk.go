@@ -119,6 +119,14 @@ func (e *Engine) remapSteps(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.V
 		active = append(active, target)
 	}
 	steps := []lvmcmd.Step{{Argv: lvmcmd.DeactivateArgs(g, active...)}}
+	if lv.Pool != "" {
+		pool, err := lvmcmd.TargetOf(g.Name, lv.Pool)
+		if err != nil {
+			return nil, err
+		}
+		// lvcreate has activated the pool itself, too. A pool that was written to without its disk has failed, and stays so for as long as it is active.
+		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.DeactivateArgs(g, pool)})
+	}
 	for _, target := range active { // an admin's volumes too
 		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.ActivateArgs(target, g)})
 	}

@@ -113,6 +113,16 @@ func TestRemovedDiskIsBack(t *testing.T) {
 			onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v, false)
 		}
 	})
+	t.Run("thin, the pool has failed", func(t *testing.T) {
+		node, d, v, _ := start(t, lvm.LayoutThin, "a", "b")
+		replaceDevices(t, node, lvm.DefaultPool+"_tdata", lvm.DefaultPool+"_tmeta")
+		node.FailPool("vg-test", lvm.DefaultPool)
+		for _, v := range v {
+			d.MustActivate(t, v)
+			onRemovedDisk(t, d, lvm.ConditionVolumeOnRemovedDisk, v, false)
+			onRemovedDisk(t, d, lvm.ConditionThinPoolFailed, v, false)
+		}
+	})
 }
 
 // TestRemovedDiskIsAway: while the removed disk is away, the missing disk is the condition, and the driver runs no command.

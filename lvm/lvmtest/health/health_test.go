@@ -205,8 +205,8 @@ func TestHealthScope(t *testing.T) {
 	if len(findings) != 1 || findings[0].VG != thin.ID.VG || findings[0].Pool != lvm.DefaultPool {
 		t.Errorf("a full pool: %+v", findings)
 	}
-	for _, v := range []lvm.Volume{thin, mirror} {
-		b.Admin(t, "lvchange", "-y", "-an", b.Group+"/"+v.ID.LV)
+	for _, name := range []string{thin.ID.LV, mirror.ID.LV, lvm.DefaultPool} {
+		b.Admin(t, "lvchange", "-y", "-an", b.Group+"/"+name)
 	}
 	o = scope()
 	if v, here := o.Volumes[thin.UUID]; !here || v.Active || o.Volumes[mirror.UUID].Active || o.Pools[pool] || len(o.Pools) != 1 {
