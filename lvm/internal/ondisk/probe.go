@@ -247,7 +247,7 @@ func (f directFile) read(s span) ([]byte, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot read %d bytes at byte %d: %w", s.size, s.offset, err)
+			return nil, fmt.Errorf("cannot read %d bytes at byte %d: %w", s.size, s.offset, inWords(err))
 		}
 		if n == 0 {
 			break
@@ -258,6 +258,15 @@ func (f directFile) read(s span) ([]byte, error) {
 		return buf[skip : skip+s.size], nil
 	}
 	return nil, fmt.Errorf("read %d bytes at byte %d: the device ends before", s.size, s.offset)
+}
+
+// inWords says what the block layer means by an error whose text is about something else: for a medium error of a disk it is ENODATA, "no data
+// available".
+func inWords(err error) error {
+	if errors.Is(err, unix.ENODATA) {
+		return fmt.Errorf("medium error (%w)", err)
+	}
+	return err
 }
 
 func alignedBuffer(size int) []byte {
