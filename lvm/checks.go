@@ -97,9 +97,10 @@ func CheckWritable(s State, g Group) error {
 	return nil
 }
 
+// DescribeDuplicatePV says that several devices carry a physical volume. A path to a disk does so, too, from its return until multipathd uses it.
 func DescribeDuplicatePV(uuid string, devices ...string) string {
 	slices.Sort(devices)
-	return fmt.Sprintf("its physical volume %s is on several devices (%s); remove the copy, or give it new UUIDs with vgimportclone",
+	return fmt.Sprintf("its physical volume %s is on several devices (%s); if they are paths to one disk, let multipathd use them; remove a copy, or give it new UUIDs with vgimportclone",
 		uuid, strings.Join(devices, ", "))
 }
 

@@ -26,7 +26,7 @@ func TestDuplicateDisk(t *testing.T) {
 	node.Add(t, "zcopy", 64<<20, fixture.Unzip(t, disks[0]))
 	state, err := r.Read(t.Context())
 	fixture.Must(t, err)
-	if problem := state.Groups[0].Problem; !strings.Contains(problem, "several devices") || !strings.Contains(problem, "zcopy") || lvm.CheckNoDuplicatePV(state.Groups[0]) == nil || state.CheckComplete() == nil {
+	if problem := state.Groups[0].Problem; !strings.Contains(problem, "several devices") || !strings.Contains(problem, "zcopy") || !strings.Contains(problem, "multipathd") || lvm.CheckNoDuplicatePV(state.Groups[0]) == nil || state.CheckComplete() == nil {
 		t.Errorf("problem %q", problem)
 	}
 	node.Attribute(t, "zcopy", "holders/md0/x", "") // a leg of a software RAID is no second PV
