@@ -103,6 +103,13 @@ func (r *Table) Apply(s lvm.State) lvm.State {
 	return r.without(s, nil)
 }
 
+// ApplyFor is Apply for this volume: what is reserved for it is free.
+func (r *Table) ApplyFor(s lvm.State, spec lvm.Spec) lvm.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.without(s, []lvm.Spec{spec})
+}
+
 // without is in, except for these specs. The caller holds mu.
 func (r *Table) without(s lvm.State, specs []lvm.Spec) lvm.State {
 	r.expire()

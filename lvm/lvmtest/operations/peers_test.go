@@ -52,6 +52,21 @@ func TestPeersFitTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
+// TestPeerIsReceivedInItsReservation: the capacity that is reserved for a pod's other volume is that volume's, too, if it is a full copy.
+func TestPeerIsReceivedInItsReservation(t *testing.T) {
+	_, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
+	class := b.Thin("any", lvmtest.ExtentSize, lvm.ID{}).Class
+	half := d.MustCapacity(t, class).Largest / 2 / lvmtest.ExtentSize * lvmtest.ExtentSize
+	first, second := b.Thin("first", half, lvm.ID{}), b.Thin("second", half, lvm.ID{VG: "elsewh-ere0-0000-0000-0000-0000-000000", LV: lvm.SnapshotName("s")})
+	peer := second
+	peer.Source = lvm.ID{}
+	_, err := d.CreateWithPeers(t.Context(), first, []lvm.Spec{peer})
+	hosttest.Must(t, err)
+	hosttest.Refused(t, "another pod's volume in the reserved capacity", lvm.KindInsufficientCapacity)(d.Create(t.Context(), b.Thin("other", half, lvm.ID{})))
+	_, err = d.Receive(t.Context(), lvm.Incoming{Spec: second, Move: strings.Repeat("0", 32)})
+	hosttest.Must(t, err)
+}
+
 // TestCreatedPeerIsReturnedAgain: a created volume is returned again even if its peer no longer fits, and Fits agrees with
 // CreateWithPeers.
 func TestCreatedPeerIsReturnedAgain(t *testing.T) {
