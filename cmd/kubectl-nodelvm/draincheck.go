@@ -214,8 +214,8 @@ func leftUnlisted(a answer, listed map[string]bool) (rows []leftRow) {
 // sidesOfMoves are the volumes on a node's disks that are not their claims' volume, because of a move.
 var sidesOfMoves = map[lvm.VolumeState]struct{ kind, note string }{
 	lvm.StateMoved:     {"former copy", "the volume moved to another node; to delete this copy: kubectl nodelvm move CLAIM --finish"},
-	lvm.StateReceiving: {"copy", "not complete: its volume is moving to this node; see kubectl nodelvm moves"},
-	lvm.StateReceived:  {"copy", "not the claim's volume yet: it is moving to this node; see kubectl nodelvm moves"},
+	lvm.StateReceiving: {"copy", "not complete: a volume moves to this node (see kubectl nodelvm moves), or a snapshot is restored on it"},
+	lvm.StateReceived:  {"copy", "not the claim's volume yet: it moves to this node (see kubectl nodelvm moves), or is restored on it"},
 }
 
 func leftTable(rows []leftRow, node string, incomplete error) *table {
