@@ -9,6 +9,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -311,4 +312,30 @@ func size(required, limit int64) func(*csi.CreateVolumeRequest) {
 
 func capability(c *csi.VolumeCapability) func(*csi.CreateVolumeRequest) {
 	return func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = []*csi.VolumeCapability{c} }
+}
+
+// TestClassOfEncryptedVolumesNamesSecrets: CreateVolume does not see these parameters, so the class is checked.
+func TestClassOfEncryptedVolumesNamesSecrets(t *testing.T) {
+	class := map[string]string{"volumeGroup": "vg", "encryption": "luks2"}
+	for _, key := range []string{
+		api.ParameterStageSecretName, api.ParameterStageSecretNamespace, api.ParameterExpandSecretName, api.ParameterExpandSecretNamespace,
+	} {
+		_, err := ParseClass(class, checkFileSystem)
+		expectKind(t, err, lvm.KindInvalid, key)
+		class[key] = "x"
+	}
+	if parsed, err := ParseClass(class, checkFileSystem); err != nil || parsed.Encryption != lvm.EncryptionLUKS2 {
+		t.Errorf("%+v, %v", parsed, err)
+	}
+	delete(class, "encryption")
+	if _, err := ParseClass(class, checkFileSystem); err != nil {
+		t.Errorf("without encryption: %v", err)
+	}
+}
+
+func TestUnknownParameterNamesTheNearest(t *testing.T) {
+	_, err := parseParameters(map[string]string{"volumegroup": "vg"})
+	if err == nil || !strings.Contains(err.Error(), `unknown parameter "volumegroup" (did you mean volumeGroup?)`) {
+		t.Errorf("the error is %v", err)
+	}
 }
