@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/kube/groupsnapshot"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -119,7 +120,7 @@ func TestGroupSnapshots(t *testing.T) {
 	labelClaim(t, here.bound(t, "near", corev1.PersistentVolumeFilesystem), "wide")
 	labelClaim(t, other.bound(t, "far", corev1.PersistentVolumeFilesystem), "wide")
 	logs := here.startSidecars(t)
-	here.start(t)
+	agent := here.start(t)
 	here.takeGroups(t)
 	other.takeGroups(t)
 	for _, policy := range []string{"Delete", "Retain"} {
@@ -134,6 +135,7 @@ func TestGroupSnapshots(t *testing.T) {
 		t.Errorf("the members are %v", members)
 	}
 	soon(t, "the members' contents are labelled", func() bool { return contentsOf(t, here.name) == 2 })
+	testRestoreOfMembers(t, agent)
 	must(t, admin.RESTClient().Delete().AbsPath(groupsIn(t), "nightly").Do(t.Context()).Error())
 	untilGone(t, "the group", there(t, groupsIn(t), "nightly"))
 	untilGone(t, "its content", there(t, groupContents, nightly.Status.Content))
@@ -147,6 +149,46 @@ func TestGroupSnapshots(t *testing.T) {
 	expectAllowed(t, here)
 	if t.Failed() {
 		t.Log(logs())
+	}
+}
+
+// testRestoreOfMembers: the driver may restore each member that the snapshot controller made, and its snapshot alone.
+func testRestoreOfMembers(t *testing.T, agent *kube.Agent) {
+	handles := map[string]lvm.ID{} // by the name of the VolumeSnapshot
+	for _, name := range membersOf(t) {
+		var snapshot, content struct {
+			Status struct {
+				Content string `json:"boundVolumeSnapshotContentName"`
+				Handle  string `json:"snapshotHandle"`
+			}
+		}
+		readRaw(t, &snapshot, snapshotsIn(t), name)
+		readRaw(t, &content, contents, snapshot.Status.Content)
+		id, err := lvm.ParseID(content.Status.Handle)
+		must(t, err)
+		handles[name] = id
+	}
+	copyOf(t, "bait", snapshotGroup, "VolumeSnapshot", "nothing", "") // the first restore of a class of the driver: the agent watches contents from now on
+	for name, of := range handles {
+		claim := newClaim(t, "restored", func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: new(snapshotGroup), Kind: "VolumeSnapshot", Name: name}
+			c.Spec.StorageClassName = new("none") // csi-provisioner leaves it alone
+		})
+		may := func(of lvm.ID) error {
+			return agent.MayRestore(t.Context(), claim.Namespace, claim.Name, string(claim.UID), of)
+		}
+		var last error
+		soon(t, "member "+name+" may be restored", func() bool {
+			last = may(of)
+			return last == nil || lvm.KindOf(last) != lvm.KindBusy
+		})
+		must(t, last)
+		for other, id := range handles {
+			if err := may(id); other != name && lvm.KindOf(err) != lvm.KindInvalid {
+				t.Errorf("%s may be restored as %s: %v", other, name, err)
+			}
+		}
+		removeRaw(t, "/api/v1/namespaces/"+claim.Namespace+"/persistentvolumeclaims/"+claim.Name)
 	}
 }
 
