@@ -172,7 +172,7 @@ func testRestoreOfMembers(t *testing.T, agent *kube.Agent) {
 	for name, of := range handles {
 		claim := newClaim(t, "restored", func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: new(snapshotGroup), Kind: "VolumeSnapshot", Name: name}
-			c.Spec.StorageClassName = new("none") // csi-provisioner leaves it alone
+			c.Spec.StorageClassName = new("none") // csi-provisioner ignores it
 		})
 		may := func(of lvm.ID) error {
 			return agent.MayRestore(t.Context(), claim.Namespace, claim.Name, string(claim.UID), of)
