@@ -54,7 +54,16 @@ func (c *Cluster) NodePods(ctx context.Context) ([]corev1.Pod, error) {
 // ResidentMemory returns the memory of a node's oldest process of that name, in KiB. A new child has its parent's name for a
 // moment.
 func (c *Cluster) ResidentMemory(ctx context.Context, node, name string) (int, error) {
-	out, err := c.RunOnNode(ctx, node, "sh", "-ec", "grep VmRSS /proc/$(pgrep -ox "+name+")/status")
+	return c.memory(ctx, node, name, "VmRSS")
+}
+
+// PeakMemory returns the most memory that such a process has had since its start, in KiB.
+func (c *Cluster) PeakMemory(ctx context.Context, node, name string) (int, error) {
+	return c.memory(ctx, node, name, "VmHWM")
+}
+
+func (c *Cluster) memory(ctx context.Context, node, name, field string) (int, error) {
+	out, err := c.RunOnNode(ctx, node, "sh", "-ec", "grep "+field+" /proc/$(pgrep -ox "+name+")/status")
 	if err != nil {
 		return 0, err
 	}

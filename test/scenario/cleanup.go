@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -71,4 +72,47 @@ func DeleteSnapshots(ctx context.Context, env *Environment) error {
 		}
 		return err
 	})
+}
+
+// CheckNoneLeaked fails if a node has a volume of the driver that no PersistentVolume and no snapshot's content names, or
+// lacks one that is named.
+func (env *Environment) CheckNoneLeaked(ctx context.Context, node string) error {
+	named := map[string]bool{}
+	pvs, err := env.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, pv := range pvs.Items {
+		if on, err := cluster.AffinityNode(&pv); err == nil && on == node {
+			named[pv.Spec.CSI.VolumeHandle] = true
+		}
+	}
+	handles, err := env.Kubectl(ctx, "", "get", "volumesnapshotcontent", "-o", "jsonpath={.items[*].status.snapshotHandle}")
+	if err != nil {
+		return err
+	}
+	for _, handle := range strings.Fields(handles) {
+		named[handle] = true
+	}
+	rows, err := env.LogicalVolumes(ctx, node)
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, row := range rows {
+		if !row.IsPool() {
+			there[row.Name] = true
+		}
+	}
+	for handle := range named {
+		_, lv, _ := strings.Cut(handle, "/")
+		if !there[lv] {
+			return fmt.Errorf("%s is not on %s", handle, node)
+		}
+		delete(there, lv)
+	}
+	if len(there) > 0 {
+		return fmt.Errorf("%s has volumes that nobody names: %v", node, there)
+	}
+	return nil
 }

@@ -18,3 +18,6 @@ const AnnSelectedNode = "volume.kubernetes.io/selected-node"
 
 // WorkloadLabel selects the claims of load-claim.yaml, and what a workload creates.
 const WorkloadLabel = "nodelvm-test=workload"
+
+// BusyboxImage is the image of the scenarios' pods.
+const BusyboxImage = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"

@@ -50,7 +50,7 @@ func (p podWanted) create(ctx context.Context, env *scenario.Environment) error 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.name}, Spec: corev1.PodSpec{
 		TerminationGracePeriodSeconds: &second,
 		Containers: []corev1.Container{{
-			Name: "main", Image: "registry.k8s.io/e2e-test-images/busybox:1.37.0-2", Command: []string{"sleep", "infinity"},
+			Name: "main", Image: scenario.BusyboxImage, Command: []string{"sleep", "infinity"},
 		}},
 	}}
 	for _, v := range p.volumes {

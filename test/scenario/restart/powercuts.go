@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/test/cluster"
 	"github.com/nodelvm/nodelvm/test/scenario"
@@ -124,51 +121,8 @@ func (c *cuts) settles(ctx context.Context, env *scenario.Environment) error {
 		if err != nil {
 			return err
 		}
-		return noneLeaked(ctx, env, scenario.FirstNode)
+		return env.CheckNoneLeaked(ctx, scenario.FirstNode)
 	})
-}
-
-// noneLeaked fails if a node has a volume of the driver that no PersistentVolume and no snapshot's content names, or
-// lacks one that is named.
-func noneLeaked(ctx context.Context, env *scenario.Environment, node string) error {
-	named := map[string]bool{}
-	pvs, err := env.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, pv := range pvs.Items {
-		if on, err := cluster.AffinityNode(&pv); err == nil && on == node {
-			named[pv.Spec.CSI.VolumeHandle] = true
-		}
-	}
-	handles, err := env.Kubectl(ctx, "", "get", "volumesnapshotcontent", "-o", "jsonpath={.items[*].status.snapshotHandle}")
-	if err != nil {
-		return err
-	}
-	for _, handle := range strings.Fields(handles) {
-		named[handle] = true
-	}
-	rows, err := env.LogicalVolumes(ctx, node)
-	if err != nil {
-		return err
-	}
-	there := map[string]bool{}
-	for _, row := range rows {
-		if !row.IsPool() {
-			there[row.Name] = true
-		}
-	}
-	for handle := range named {
-		_, lv, _ := strings.Cut(handle, "/")
-		if !there[lv] {
-			return fmt.Errorf("%s is not on %s", handle, node)
-		}
-		delete(there, lv)
-	}
-	if len(there) > 0 {
-		return fmt.Errorf("%s has volumes that nobody names: %v", node, there)
-	}
-	return nil
 }
 
 func (c *cuts) consistent(ctx context.Context, env *scenario.Environment) error {
