@@ -228,7 +228,7 @@ func TestInterruptedUpIsCleanedUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	command := filepath.Join(t.TempDir(), "lab")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", command, "../cmd/lab").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", command, "../cmd/lab").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, after := range []time.Duration{20, 60, 120, 250, 500, 1000, 2000} {

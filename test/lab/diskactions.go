@@ -19,7 +19,7 @@ var diskActions = map[string]func(*monitor, hardwareDisk) error{
 func DiskActions() []string { return slices.Sorted(maps.Keys(diskActions)) }
 
 // ActOnDisk acts on a disk of a node on emulated hardware. "pull" removes it from its slot, whoever uses it, and waits until the node's
-// kernel has let it go; "return" puts it back with its content. "fail" lets its reads, writes and flushes fail with an I/O error until
+// kernel has let it go; "return" puts it back with its content. "fail" lets its reads and writes fail with an I/O error until
 // "repair"; the node still sees the disk.
 func (l *Lab) ActOnDisk(ctx context.Context, action, node, disk string) error {
 	act, found := diskActions[action]
@@ -46,7 +46,10 @@ func pullDisk(m *monitor, d hardwareDisk) error {
 func returnDisk(m *monitor, d hardwareDisk) error { return m.run("device_add", d.device()) }
 
 func failDisk(m *monitor, d hardwareDisk) error {
-	always := []map[string]any{{"event": "none", "errno": int(unix.EIO)}}
+	var always []map[string]any
+	for _, kind := range []string{"read", "write", "write-zeroes", "discard"} { // qemu itself flushes before a repair
+		always = append(always, map[string]any{"event": "none", "iotype": kind, "errno": int(unix.EIO)})
+	}
 	faulty := map[string]any{"driver": "blkdebug", "node-name": d.faultyNode(), "image": d.fileNode(), "inject-error": always, "discard": "unmap"}
 	if err := m.run("blockdev-add", faulty); err != nil {
 		return err

@@ -1,10 +1,13 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -12,29 +15,42 @@ import (
 type bus string
 
 const (
-	busNVMe bus = "nvme" // with its own controller and slot
-	busSCSI bus = "scsi" // the node's virtio-scsi controller
+	busNVMe  bus = "nvme"  // with its own controller and slot
+	busSCSI  bus = "scsi"  // the node's virtio-scsi controller
+	busSCSI2 bus = "scsi2" // the second one
+	busSATA  bus = "sata"  // the machine's AHCI controller, from which qemu removes no disk
 )
 
-// hardwareDisk is a disk of a node on emulated hardware. Tests find it by its serial number, which is its name: the kernel gives a disk that
-// comes back another name.
+// hardwareDisk is a disk of a node on emulated hardware, or a further path to one. Tests find it by its serial number, which is the disk's name:
+// the kernel gives a disk that comes back another name.
 type hardwareDisk struct {
 	name   string
 	bus    bus
 	size   int64
 	sector int // size of a logical block in bytes
+	wwn    uint64
+	pathTo string // the disk to which this is a further path; "": this is a disk
 }
+
+// wwnOfPaths is the World Wide Name of the disk with two paths.
+const wwnOfPaths uint64 = 0x5000c500a1b2c3d4
 
 // hardwareDisks are the disks of each node on emulated hardware.
 var hardwareDisks = []hardwareDisk{
-	{"nvme-a", busNVMe, gib, 512},
-	{"nvme-b", busNVMe, gib, 512},
-	{"nvme-c", busNVMe, gib, 512},
-	{"nvme-4k-a", busNVMe, gib, 4096},
-	{"nvme-4k-b", busNVMe, gib, 4096},
-	{"nvme-4k-c", busNVMe, gib, 4096},
-	{"scsi-a", busSCSI, gib, 512},
-	{"scsi-4k-a", busSCSI, gib, 4096},
+	{name: "nvme-a", bus: busNVMe, size: gib, sector: 512},
+	{name: "nvme-b", bus: busNVMe, size: gib, sector: 512},
+	{name: "nvme-c", bus: busNVMe, size: gib, sector: 512},
+	{name: "nvme-4k-a", bus: busNVMe, size: gib, sector: 4096},
+	{name: "nvme-4k-b", bus: busNVMe, size: gib, sector: 4096},
+	{name: "nvme-4k-c", bus: busNVMe, size: gib, sector: 4096},
+	{name: "nvme-4k-d", bus: busNVMe, size: gib, sector: 4096},
+	{name: "nvme-4k-e", bus: busNVMe, size: gib, sector: 4096},
+	{name: "scsi-a", bus: busSCSI, size: gib, sector: 512},
+	{name: "scsi-4k-a", bus: busSCSI, size: gib, sector: 4096},
+	{name: "scsi-4k-b", bus: busSCSI, size: gib, sector: 4096},
+	{name: "sata-a", bus: busSATA, size: gib, sector: 512},
+	{name: "path-1", bus: busSCSI, size: gib, sector: 512, wwn: wwnOfPaths},
+	{name: "path-2", bus: busSCSI2, size: gib, sector: 512, wwn: wwnOfPaths, pathTo: "path-1"},
 }
 
 // hardwareMemory is the memory of a node on emulated hardware.
@@ -60,12 +76,14 @@ func qemuArgs(m machine, k hardwareKernel) []string {
 		"-blockdev", "driver=qcow2,node-name=root,file.driver=file,file.filename=" + m.rootDisk +
 			",backing.driver=raw,backing.file.driver=file,backing.file.locking=off,backing.file.filename=" + m.base,
 		"-device", "virtio-blk-pci,drive=root",
-		"-device", "virtio-scsi-pci,id=scsi",
+		"-device", "virtio-scsi-pci,id=scsi", "-device", "virtio-scsi-pci,id=scsi2",
 	}
 	for i, d := range hardwareDisks {
-		args = append(args,
-			"-blockdev", "driver=file,node-name="+d.fileNode()+",discard=unmap,filename="+m.disks[i],
-			"-blockdev", "driver=raw,node-name="+d.name+",discard=unmap,detect-zeroes=unmap,file="+d.fileNode())
+		if d.pathTo == "" {
+			args = append(args,
+				"-blockdev", "driver=file,node-name="+d.fileNode()+",discard=unmap,filename="+m.disks[i],
+				"-blockdev", "driver=raw,node-name="+d.name+",discard=unmap,detect-zeroes=unmap,file="+d.fileNode())
+		}
 		if d.bus == busNVMe {
 			args = append(args, "-device", fmt.Sprintf("pcie-root-port,id=%s,chassis=%d,slot=%d", d.slot(), i+1, i+1))
 		}
@@ -86,6 +104,9 @@ func (m machine) bootWords() []string {
 	return append(words, "lab_share="+m.share)
 }
 
+// disk returns the name of the disk.
+func (d hardwareDisk) disk() string { return cmp.Or(d.pathTo, d.name) }
+
 func (d hardwareDisk) fileNode() string { return d.name + "-file" }
 func (d hardwareDisk) slot() string     { return "slot-" + d.name }
 func (d hardwareDisk) deviceID() string { return "disk-" + d.name }
@@ -93,13 +114,19 @@ func (d hardwareDisk) deviceID() string { return "disk-" + d.name }
 // device returns the properties of d's device, as for QMP's device_add.
 func (d hardwareDisk) device() map[string]any {
 	properties := map[string]any{
-		"id": d.deviceID(), "serial": d.name, "drive": d.name,
+		"id": d.deviceID(), "serial": d.disk(), "drive": d.disk(),
 		"logical_block_size": d.sector, "physical_block_size": 4096,
 	}
-	if d.bus == busNVMe {
+	switch d.bus {
+	case busNVMe:
 		properties["driver"], properties["bus"] = "nvme", d.slot()
-	} else {
-		properties["driver"], properties["bus"] = "scsi-hd", "scsi.0"
+	case busSCSI, busSCSI2:
+		properties["driver"], properties["bus"] = "scsi-hd", string(d.bus)+".0"
+	case busSATA:
+		properties["driver"], properties["bus"] = "ide-hd", "ide.0"
+	}
+	if d.wwn != 0 {
+		properties["wwn"], properties["share-rw"] = d.wwn, true
 	}
 	return properties
 }
@@ -107,9 +134,9 @@ func (d hardwareDisk) device() map[string]any {
 // commaList returns the properties of a device as one argument of qemu, the driver first.
 func commaList(properties map[string]any) string {
 	list := fmt.Sprint(properties["driver"])
-	for key, value := range properties {
+	for _, key := range slices.Sorted(maps.Keys(properties)) {
 		if key != "driver" {
-			list += fmt.Sprintf(",%s=%v", key, value)
+			list += fmt.Sprintf(",%s=%v", key, properties[key])
 		}
 	}
 	return list
@@ -133,6 +160,9 @@ func (l *Lab) createHardwareDisks(ctx context.Context, m machine) error {
 		return err
 	}
 	for i, d := range hardwareDisks {
+		if d.pathTo != "" {
+			continue
+		}
 		if err := createSparse(m.disks[i], d.size); err != nil {
 			return err
 		}
@@ -140,11 +170,11 @@ func (l *Lab) createHardwareDisks(ctx context.Context, m machine) error {
 	return l.tool(ctx, "root-disk", "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", m.base, m.rootDisk)
 }
 
-// hardwareMachine returns n with its files, on emulated hardware, for a boot from the root image base.
-func (l *Lab) hardwareMachine(n node, r role, base string) machine {
+// hardwareMachine returns a node of the lab of st, on emulated hardware, with its files.
+func (l *Lab) hardwareMachine(n node, st state) machine {
 	dir := l.nodeDir(n)
 	m := machine{
-		node: n, role: r, hardware: true, share: l.Share(), base: base,
+		node: n, role: st.role(), hardware: true, suite: st.HardwareSuite, share: l.Share(), base: st.RootImage,
 		rootDisk: filepath.Join(dir, "root.qcow2"), monitor: filepath.Join(dir, "qmp.sock"),
 	}
 	for _, d := range hardwareDisks {
@@ -155,7 +185,7 @@ func (l *Lab) hardwareMachine(n node, r role, base string) machine {
 
 // startHardware starts qemu for m. Its two processors are threads, which no one pins.
 func (l *Lab) startHardware(ctx context.Context, m machine) error {
-	k, err := l.hardwareKernel(ctx)
+	k, err := l.hardwareKernel(ctx, m.suite)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ kernel/sound/unused-module.ko:
 `
 
 func TestLoadOrder(t *testing.T) {
-	order, err := loadOrder(someModules, []string{"ext4", "nvme", "jbd2"})
+	order, err := loadOrder(someModules, "kernel/drivers/virtio/virtio-pci.ko\n", []string{"virtio_pci", "ext4", "nvme", "jbd2"})
 	must(t, err)
 	if len(order) != 7 {
 		t.Errorf("the order is %q", order)
@@ -39,20 +39,24 @@ func TestLoadOrder(t *testing.T) {
 	before("crc32c.ko", "jbd2.ko")
 	before("jbd2.ko", "ext4.ko")
 	before("nvme-core.ko", "nvme.ko")
-	if _, err := loadOrder(someModules, []string{"unused_module"}); err != nil {
+	if _, err := loadOrder(someModules, "", []string{"unused_module"}); err != nil {
 		t.Errorf("a name with a hyphen: %v", err)
 	}
-	if _, err := loadOrder(someModules, []string{"virtio"}); err == nil || !strings.Contains(err.Error(), "virtio") {
+	if _, err := loadOrder(someModules, "", []string{"virtio"}); err == nil || !strings.Contains(err.Error(), "virtio") {
 		t.Errorf("a module that the kernel lacks: %v", err)
 	}
 }
 
 func TestQemuArgsHaveEachDisk(t *testing.T) {
 	l := testLab(t)
-	m := l.hardwareMachine(node{index: 1}, roleBlank, "base.img")
+	m := l.hardwareMachine(node{index: 1}, state{Hardware: true, RootImage: "base.img"})
 	line := strings.Join(qemuArgs(m, hardwareKernel{"vmlinuz", "initrd", "modules"}), " ")
 	for i, d := range hardwareDisks {
-		for _, want := range []string{"serial=" + d.name, "filename=" + m.disks[i], "node-name=" + d.name + ","} {
+		wanted := []string{"id=" + d.deviceID(), "serial=" + d.disk(), "drive=" + d.disk()}
+		if d.pathTo == "" {
+			wanted = append(wanted, "filename="+m.disks[i], "node-name="+d.name+",")
+		}
+		for _, want := range wanted {
 			if !strings.Contains(line, want) {
 				t.Errorf("the command line lacks %s", want)
 			}

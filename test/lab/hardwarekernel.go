@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -23,7 +24,7 @@ const qemuBinary = "/usr/bin/qemu-system-x86_64"
 // bootModules are the kernel's modules that a node on emulated hardware needs for its root disk, its network, the share and its disks. The
 // node loads all others itself.
 var bootModules = []string{
-	"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "crc32c_generic", "ext4", "9pnet_virtio", "9p", "nvme", "sd_mod", "virtio_scsi",
+	"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "crc32c_generic", "ext4", "9pnet_virtio", "9p", "nvme", "sd_mod", "virtio_scsi", "ahci",
 }
 
 //go:embed files/hardware-init
@@ -36,9 +37,9 @@ type hardwareKernel struct {
 	modules string // the folder of its version's folder
 }
 
-// hardwareKernel returns the kernel of nodes on emulated hardware: the one of the node's suite. It downloads it if the cache has none.
-func (l *Lab) hardwareKernel(ctx context.Context) (hardwareKernel, error) {
-	suite := l.versions["DEBIAN_NODE_SUITE"]
+// hardwareKernel returns the kernel of nodes on emulated hardware: the one of a Debian suite, or of the node's. It downloads it if the cache has none.
+func (l *Lab) hardwareKernel(ctx context.Context, suite string) (hardwareKernel, error) {
+	suite = cmp.Or(suite, l.versions["DEBIAN_NODE_SUITE"])
 	dir, err := l.artifact(ctx, "hardware-kernel", hash(suite, hardwareInit, strings.Join(bootModules, ",")), func(dir string) error {
 		return l.buildHardwareKernel(ctx, suite, dir)
 	})
@@ -105,7 +106,11 @@ func (l *Lab) buildInitrd(ctx context.Context, dir, modules string) error {
 	if err != nil {
 		return err
 	}
-	files, err := loadOrder(string(dependencies), bootModules)
+	builtIn, err := os.ReadFile(filepath.Join(modules, "modules.builtin"))
+	if err != nil {
+		return err
+	}
+	files, err := loadOrder(string(dependencies), string(builtIn), bootModules)
 	if err != nil {
 		return err
 	}
@@ -140,15 +145,17 @@ func (l *Lab) copyModule(ctx context.Context, file, dir string) (string, error) 
 	return name, l.tool(ctx, "hardware-kernel", "cp", file, dir)
 }
 
-// loadOrder returns the files of the modules and of all modules that they depend on, in an order in which each can be loaded. dependencies is
-// the text of modules.dep (modules.dep(5)).
-func loadOrder(dependencies string, modules []string) ([]string, error) {
-	files, needs := map[string]string{}, map[string][]string{}
+// loadOrder returns the files of the modules and of all modules that they depend on, in an order in which each can be loaded, without those that
+// the kernel has built in. dependencies is the text of modules.dep (modules.dep(5)), builtIn that of modules.builtin.
+func loadOrder(dependencies, builtIn string, modules []string) ([]string, error) {
+	files, needs, inside := map[string]string{}, map[string][]string{}, map[string]bool{}
 	for line := range strings.Lines(dependencies) {
 		file, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
-		name, _, _ := strings.Cut(filepath.Base(file), ".")
-		files[strings.ReplaceAll(name, "-", "_")] = file
+		files[moduleName(file)] = file
 		needs[file] = strings.Fields(rest)
+	}
+	for line := range strings.Lines(builtIn) {
+		inside[moduleName(strings.TrimSpace(line))] = true
 	}
 	var order []string
 	var add func(file string)
@@ -163,10 +170,19 @@ func loadOrder(dependencies string, modules []string) ([]string, error) {
 	}
 	for _, module := range modules {
 		file, found := files[module]
+		if inside[module] {
+			continue
+		}
 		if !found {
 			return nil, fmt.Errorf("the kernel has no module %s", module)
 		}
 		add(file)
 	}
 	return order, nil
+}
+
+// moduleName returns the name of a module by its file, such as nvme_core for nvme-core.ko.xz.
+func moduleName(file string) string {
+	name, _, _ := strings.Cut(filepath.Base(file), ".")
+	return strings.ReplaceAll(name, "-", "_")
 }

@@ -74,7 +74,7 @@ func TestHardwareNodeInterruptedUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	command := filepath.Join(t.TempDir(), "lab")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", command, "../cmd/lab").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", command, "../cmd/lab").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, after := range []time.Duration{250, 1000, 4000} {

@@ -45,19 +45,22 @@ type UpOptions struct {
 	// Hardware lets qemu emulate the nodes, with two processors, NVMe and SCSI disks and Debian's stock kernel. Such a node is some ten times
 	// slower. It cannot join a control plane.
 	Hardware bool
+	// HardwareSuite is the Debian suite of the emulated nodes' kernel; "" means that of their root image.
+	HardwareSuite string
 	// Progress, if not nil, receives a line for each step; on a terminal the line of the running step is live.
 	Progress io.Writer
 }
 
 // state is what a later process must know about a lab. It is in lab.json.
 type state struct {
-	Nodes        int
-	ControlPlane bool
-	Hardware     bool   // qemu emulates the nodes
-	RootImage    string // the nodes' disks are copy-on-write files over it
-	Binaries     binaries
-	FeatureGates featureGates
-	Complete     bool // Up has succeeded
+	Nodes         int
+	ControlPlane  bool
+	Hardware      bool   // qemu emulates the nodes
+	HardwareSuite string // as in UpOptions
+	RootImage     string // the nodes' disks are copy-on-write files over it
+	Binaries      binaries
+	FeatureGates  featureGates
+	Complete      bool // Up has succeeded
 }
 
 func (s state) role() role {
@@ -126,6 +129,9 @@ func (l *Lab) Up(ctx context.Context, opt UpOptions) (err error) {
 	if opt.Hardware && opt.ControlPlane {
 		return errors.New("a node on emulated hardware cannot join a control plane: raise it with `lab up --hardware --no-kubernetes`")
 	}
+	if opt.HardwareSuite != "" && !opt.Hardware {
+		return errors.New("only nodes on emulated hardware have a kernel of another suite: use `lab up --hardware`")
+	}
 	if os.Getuid() != 0 {
 		return errors.New("the lab needs root: it makes a network namespace and tap devices")
 	}
@@ -190,7 +196,7 @@ func (l *Lab) clear(ctx context.Context) error {
 // isUp reports whether a complete lab with these options runs.
 func (l *Lab) isUp(opt UpOptions) bool {
 	st, err := l.loadState()
-	if err != nil || !st.Complete || st.Nodes != opt.Nodes || st.ControlPlane != opt.ControlPlane || st.Hardware != opt.Hardware || !maps.Equal(st.FeatureGates, l.gates) {
+	if err != nil || !st.Complete || st.Nodes != opt.Nodes || st.ControlPlane != opt.ControlPlane || st.Hardware != opt.Hardware || st.HardwareSuite != opt.HardwareSuite || !maps.Equal(st.FeatureGates, l.gates) {
 		return false
 	}
 	for _, name := range l.daemonNames(st) {

@@ -90,6 +90,7 @@ type machine struct {
 	umlDir   string   // where UML keeps its umid folder
 	hardware bool     // qemu emulates it; rootDisk is then a qcow2 file over base
 	base     string
+	suite    string // of its kernel, as in UpOptions
 	monitor  string // the socket of qemu's monitor
 }
 
@@ -130,7 +131,7 @@ func (l *Lab) machine(n node, r role, base string) machine {
 // machineOf returns a node of the lab of st with its files.
 func (l *Lab) machineOf(n node, st state) machine {
 	if st.Hardware {
-		return l.hardwareMachine(n, st.role(), st.RootImage)
+		return l.hardwareMachine(n, st)
 	}
 	return l.machine(n, st.role(), st.RootImage)
 }

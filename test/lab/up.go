@@ -24,7 +24,7 @@ func (l *Lab) raise(ctx context.Context, opt UpOptions, p *progress) error {
 	if err := l.prepareDirs(); err != nil {
 		return err
 	}
-	st := state{Nodes: opt.Nodes, ControlPlane: opt.ControlPlane, Hardware: opt.Hardware, FeatureGates: l.gates}
+	st := state{Nodes: opt.Nodes, ControlPlane: opt.ControlPlane, Hardware: opt.Hardware, HardwareSuite: opt.HardwareSuite, FeatureGates: l.gates}
 	if err := l.prepare(ctx, &st, p); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (l *Lab) prepareDebian(ctx context.Context, st *state) (err error) {
 		return err
 	}
 	if st.Hardware {
-		_, err = l.hardwareKernel(ctx)
+		_, err = l.hardwareKernel(ctx, st.HardwareSuite)
 	}
 	if err == nil && st.ControlPlane {
 		err = l.bases(ctx)

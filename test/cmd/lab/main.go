@@ -54,6 +54,7 @@ type opener func() (*lab.Lab, error)
 func upCommand(open opener) *cobra.Command {
 	var nodes int
 	var noKubernetes, hardware bool
+	var suite string
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Build what is missing and raise the lab",
@@ -63,12 +64,13 @@ func upCommand(open opener) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return l.Up(c.Context(), lab.UpOptions{Nodes: nodes, ControlPlane: !noKubernetes, Hardware: hardware, Progress: os.Stderr})
+			return l.Up(c.Context(), lab.UpOptions{Nodes: nodes, ControlPlane: !noKubernetes, Hardware: hardware, HardwareSuite: suite, Progress: os.Stderr})
 		},
 	}
 	c.Flags().IntVar(&nodes, "nodes", 3, "number of worker nodes")
 	c.Flags().BoolVar(&noKubernetes, "no-kubernetes", false, "only nodes with blank disks, for tests of LVM alone")
-	c.Flags().BoolVar(&hardware, "hardware", false, "qemu emulates the nodes: two processors, NVMe and SCSI disks, Debian's stock kernel; with --no-kubernetes")
+	c.Flags().BoolVar(&hardware, "hardware", false, "qemu emulates the nodes: two processors, NVMe, SCSI and SATA disks, Debian's stock kernel; with --no-kubernetes")
+	c.Flags().StringVar(&suite, "kernel", "", "with --hardware, the Debian suite of the kernel, such as trixie; by default that of the nodes")
 	return c
 }
 
