@@ -66,7 +66,7 @@ test-lvm: ## Run the conformance suite, csi-sanity and the driver's tests over r
 	$(SUITE) lvm lab power
 
 .PHONY: test-hardware
-test-hardware: ## Run tests on real LVM in a node that qemu emulates: two processors, Debian's kernel, NVMe and SCSI disks that are pulled
+test-hardware: ## Run tests on real LVM in a node that qemu emulates: two processors, Debian's kernels, NVMe, SCSI and SATA disks that are pulled or fail
 	$(SUITE) hardware
 
 .PHONY: test-e2e

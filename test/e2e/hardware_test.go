@@ -3,17 +3,15 @@
 package e2e
 
 import (
-	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
+	"github.com/nodelvm/nodelvm/test/hardwaretable"
 	"github.com/nodelvm/nodelvm/test/lab"
 )
 
@@ -23,18 +21,17 @@ const hardwareTests = "^TestHardware"
 // hardwareSlowness is how many times slower than user-mode Linux a node is whose processors are emulated.
 const hardwareSlowness = 6
 
-// sectorsOf4096 are the serial numbers of the node's disks with logical blocks of 4096 bytes. Two of the groups of ./innode are on one disk
-// each, the third one is on the other two.
-var sectorsOf4096 = []string{"nvme-4k-a", "nvme-4k-b", "nvme-4k-c", "scsi-4k-a"}
+// driverDisks are the serial numbers of the disks of the groups that ./innode always has. The tests use the others.
+var driverDisks = []string{"scsi-4k-a", "scsi-4k-b"}
 
 // hardwareJobs are the tests on emulated hardware.
 var hardwareJobs = []job{
 	{name: "hardware-cases", of: "TestHardware", dir: "..", tag: "innode", pkg: "./innode", tests: []string{hardwareTests}},
 }
 
-// TestHardware runs tests on real LVM in a node on emulated hardware: with two processors, NVMe and SCSI disks that are pulled and return, disks
-// with sectors of 4096 bytes, and Debian's stock kernel. It prints a table of what the cases showed, which is also in
-// dist/test/hardware.md. NODELVM_TEST_JOB and NODELVM_TEST_RUN select one job and its tests.
+// TestHardware runs tests on real LVM in a node on emulated hardware: with two processors, NVMe, SCSI and SATA disks that are pulled, return
+// or fail, disks with sectors of 4096 bytes, and Debian's stock kernel. The table of docs/compatibility.md has what the cases show.
+// NODELVM_TEST_JOB and NODELVM_TEST_RUN select one job and its tests.
 func TestHardware(t *testing.T) {
 	l := raise(t, "hardware", lab.UpOptions{Nodes: 1, Hardware: true})
 	address, err := l.ServeDisks(t.Context(), "node-1")
@@ -49,10 +46,10 @@ func TestHardware(t *testing.T) {
 	t.Setenv(wait.Variable, fmt.Sprintf("%.2f", slowness*hardwareSlowness))
 	selected := onlyJob(hardwareJobs)
 	for i := range selected {
-		selected[i].disks = disksBySerial(t, l, sectorsOf4096)
+		selected[i].disks = disksBySerial(t, l, driverDisks)
 	}
 	t.Run("jobs", func(t *testing.T) { runJobs(t, l, selected) })
-	printHardwareTable(t, selected)
+	checkHardwareTable(t, selected)
 }
 
 // disksBySerial returns the devices of node-1 with these serial numbers.
@@ -72,60 +69,51 @@ func disksBySerial(t *testing.T, l *lab.Lab, serials []string) (devices []string
 	return devices
 }
 
-// hardwareCase is a row of the table, as a test in the node prints it.
-type hardwareCase struct{ Case, Volume, Capacity, Condition, Message string }
-
-// printHardwareTable prints what the cases showed, and writes it to dist/test/hardware.md.
-func printHardwareTable(t *testing.T, jobs []job) {
+// checkHardwareTable compares what the cases showed with the table of docs/compatibility.md, and prints it. With UPDATE=1 it writes that table
+// first.
+func checkHardwareTable(t *testing.T, jobs []job) {
 	t.Helper()
-	var cases []hardwareCase
+	recorded, err := hardwaretable.Read("../" + hardwaretable.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []hardwaretable.Row
 	for _, j := range jobs {
 		events, err := os.ReadFile("../../dist/test/" + j.results() + ".json")
 		if err != nil {
-			t.Error(err)
-			continue
+			t.Fatal(err)
 		}
-		cases = append(cases, casesIn(t, events)...)
+		rows, err := hardwaretable.InEvents(events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, rows...)
 	}
-	if len(cases) == 0 {
-		return // none of the selected tests prints one
+	fmt.Print("\n", hardwaretable.Table(seen))
+	whole := os.Getenv("NODELVM_TEST_JOB") == ""
+	if os.Getenv("UPDATE") != "" {
+		recorded = hardwaretable.Update(recorded, seen, whole && !t.Failed()) // a test that failed has printed none
+		writeHardwareTable(t, recorded)
 	}
-	table := hardwareTable(cases)
-	fmt.Print("\n", table)
-	if err := os.WriteFile(filepath.Join("../../dist/test", "hardware.md"), []byte(table), 0o644); err != nil { //nolint:gosec // a report
-		t.Error(err)
+	for _, difference := range hardwaretable.Differences(recorded, seen, whole) {
+		t.Errorf("docs/compatibility.md is not what the cases show (UPDATE=1 make test-hardware writes it): %s", difference)
 	}
 }
 
-// casesIn returns the rows that tests have printed, by test2json's events.
-func casesIn(t *testing.T, events []byte) (cases []hardwareCase) {
+// writeHardwareTable records rows, and writes them to the page.
+func writeHardwareTable(t *testing.T, rows []hardwaretable.Row) {
 	t.Helper()
-	for line := range bytes.Lines(events) {
-		var event struct{ Output string }
-		if err := json.Unmarshal(line, &event); err != nil {
-			t.Error(err)
-			continue
-		}
-		_, text, is := strings.Cut(event.Output, "hardware case: ")
-		if !is {
-			continue
-		}
-		var c hardwareCase
-		if err := json.Unmarshal([]byte(text), &c); err != nil {
-			t.Errorf("%v: %s", err, text)
-			continue
-		}
-		cases = append(cases, c)
+	const page = "../../docs/compatibility.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return cases
-}
-
-func hardwareTable(cases []hardwareCase) string {
-	slices.SortFunc(cases, func(a, b hardwareCase) int { return strings.Compare(a.Case, b.Case) })
-	var b strings.Builder
-	b.WriteString("| case | volume | capacity | condition | message |\n|---|---|---|---|---|\n")
-	for _, c := range cases {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.Case, c.Volume, c.Capacity, c.Condition, c.Message)
+	after, err := hardwaretable.Replace(string(text), rows)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return b.String()
+	err = errors.Join(hardwaretable.Write("../"+hardwaretable.File, rows), os.WriteFile(page, []byte(after), 0o644)) //nolint:gosec // a page
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -54,14 +55,20 @@ func tryAct(action, serial string) error {
 // diskOf returns the device below /dev of the disk with a serial number; "" if the node has none.
 func diskOf(t *testing.T, serial string) string {
 	t.Helper()
+	return strings.Join(disksOf(t, serial), " and ")
+}
+
+// disksOf returns the devices of all paths to a disk.
+func disksOf(t *testing.T, serial string) (paths []string) {
+	t.Helper()
 	out, err := exec.CommandContext(background, "lsblk", "--nodeps", "--noheadings", "--paths", "--raw", "--output", "NAME,SERIAL").Output() // clean-ups call it, too
 	must(t, err)
 	for line := range strings.Lines(string(out)) {
 		if name, number, _ := strings.Cut(strings.TrimSpace(line), " "); number == serial {
-			return name
+			paths = append(paths, name)
 		}
 	}
-	return ""
+	return paths
 }
 
 // pull takes a disk out. The kernel, and so the driver, loses its device, whoever uses it. It is back when the test ends.
@@ -91,23 +98,34 @@ func plug(t *testing.T, serial string) string {
 // hardwareGroup creates a volume group on the disks with these serial numbers. When the test ends, they are blank.
 func hardwareGroup(t *testing.T, name string, serials ...string) {
 	t.Helper()
-	arguments := []string{"-qq", "-y", "-s", "4m", "--config", "devices/allow_mixed_block_sizes=1", name}
-	for _, serial := range serials {
-		disk := diskOf(t, serial)
-		if disk == "" {
+	disks := make([]string, len(serials))
+	for i, serial := range serials {
+		if disks[i] = diskOf(t, serial); disks[i] == "" {
 			t.Fatalf("the node has no disk %s: these tests need a node on emulated hardware", serial)
 		}
-		arguments = append(arguments, disk)
 	}
-	must(t, command("vgcreate", arguments...))
+	t.Cleanup(func() {
+		for _, serial := range serials {
+			if err := blankStart(diskOf(t, serial)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	groupOn(t, name, disks...)
+}
+
+// blankStart zeroes the first bytes of a disk, with LVM's label. After wipefs the driver would call the label damaged.
+func blankStart(disk string) error {
+	return command("dd", "if=/dev/zero", "of="+disk, "bs=1M", "count=4", "oflag=direct", "status=none")
+}
+
+// groupOn creates a volume group on devices. When the test ends, it is gone.
+func groupOn(t *testing.T, name string, devices ...string) {
+	t.Helper()
+	must(t, command("vgcreate", append([]string{"-qq", "-y", "-s", "4m", "--config", "devices/allow_mixed_block_sizes=1", name}, devices...)...))
 	t.Cleanup(func() {
 		if err := command("vgremove", "-qq", "-f", "-y", name); err != nil {
 			t.Error(err)
-		}
-		for _, serial := range serials {
-			if err := command("wipefs", "--all", "--force", diskOf(t, serial)); err != nil {
-				t.Error(err)
-			}
 		}
 	})
 	renewDriver(t) // it records its disks at once, and then each minute
@@ -167,6 +185,16 @@ func awaitCondition(t *testing.T, kind lvm.ConditionType, group string, v *csi.V
 	return found.Text
 }
 
+// awaitRemedy waits for a condition whose message has these words, and returns the message.
+func awaitRemedy(t *testing.T, kind lvm.ConditionType, group string, v *csi.Volume, words string) (message string) {
+	t.Helper()
+	eventually(t, time.Minute, fmt.Sprintf("the condition %s of %s that says %q", kind, v.GetVolumeId(), words), func() bool {
+		message = awaitCondition(t, kind, group, v)
+		return strings.Contains(message, words)
+	})
+	return message
+}
+
 // awaitNoConditions waits until the driver reports no condition of a group.
 func awaitNoConditions(t *testing.T, group string) {
 	t.Helper()
@@ -182,23 +210,35 @@ func awaitNoConditions(t *testing.T, group string) {
 	})
 }
 
-// row is a line of the table of hardware cases: what a test has seen. The lab prints the table, see test/e2e.
+// row is a line of the table of hardware cases: what a test has seen. The lab compares it with the table of docs/compatibility.md, see
+// test/hardwaretable.
 type row struct {
-	Case, Volume, Capacity, Condition, Message string
+	Test, Case, Pod, Capacity, Condition, Message string
 }
 
 // rowMark begins the line of a row in a test's output.
 const rowMark = "hardware case: "
 
-func (r row) print(t *testing.T) {
+// print prints the row, with words in the place of devices' names, which differ from run to run.
+func (r row) print(t *testing.T, words map[string]string) {
 	t.Helper()
 	if t.Failed() {
 		return
+	}
+	r.Test = t.Name()
+	for device, word := range words {
+		r.Message = regexp.MustCompile(`\b`+regexp.QuoteMeta(filepath.Base(device))+`\b`).ReplaceAllLiteralString(r.Message, word)
 	}
 	text, err := json.Marshal(r)
 	must(t, err)
 	t.Log(rowMark + string(text))
 }
+
+// What stands for the names of a disk in a row.
+const (
+	formerName  = "OLD"
+	presentName = "NEW"
+)
 
 // writes proves that a pod can write through to its disks: it makes a file and flushes it.
 func writes(path, text string) error {

@@ -25,6 +25,7 @@ func TestHardwarePull(t *testing.T) {
 		{name: "linear, the whole group is on the disk", serials: []string{"nvme-a"}},
 		{name: "linear, a SCSI disk", serials: []string{"scsi-a"}},
 		{name: "encrypted", serials: two, parameters: []string{"encryption", "luks2"}},
+		{name: "thin", serials: two, parameters: []string{"layout", "thin"}},
 		{name: "striped", serials: two, parameters: []string{"layout", "striped"}},
 		{name: "raid1", serials: two, parameters: []string{"layout", "raid1"}, goesOn: true},
 		{name: "raid1, encrypted", serials: two, parameters: []string{"layout", "raid1", "encryption", "luks2"}, goesOn: true},
@@ -61,12 +62,13 @@ func (p pullCase) run(t *testing.T) {
 	t.Logf("pulls %s, %s; the capacity is %s", lost, former, mib(whole))
 
 	pull(t, lost)
-	r := row{Case: "the disk of a volume is pulled: " + p.name}
+	r := row{Case: "a disk below it is pulled and returns: " + p.name}
 	p.checkPod(t, pod)
 	r.Condition, r.Message = p.awaitMissing(t, v)
 	eventually(t, 30*time.Second, "no capacity in a group without one of its disks", func() bool { return c.capacity(t, request.Parameters) == 0 })
 
-	if back := plug(t, lost); back == former {
+	back := plug(t, lost)
+	if back == former {
 		t.Errorf("the disk is back under its former name %s, so the test shows nothing", former)
 	}
 	p.useAgain(t, &r, pod, secret)
@@ -78,7 +80,7 @@ func (p pullCase) run(t *testing.T) {
 	reads(t, pod.file("text"), "before")
 	must(t, writes(pod.file("text"), "after"))
 	r.Capacity = fmt.Sprintf("%s; without the disk 0; then %s", mib(whole), mib(whole))
-	r.print(t)
+	r.print(t, map[string]string{former: formerName, back: presentName})
 }
 
 // below returns the serial number of a disk that the volume, or its thin pool, is on.
@@ -132,12 +134,12 @@ func (p pullCase) awaitMissing(t *testing.T, v *csi.Volume) (condition, message 
 func (p pullCase) useAgain(t *testing.T, r *row, pod opened, secret map[string]string) {
 	t.Helper()
 	if p.goesOn {
-		r.Volume = "goes on; the returned disk is used at once"
+		r.Pod = "goes on; the returned disk is used at once"
 		awaitNoConditions(t, p.group)
 		reads(t, pod.file("meanwhile"), "meanwhile")
 		return
 	}
-	r.Volume = "errors; the next pod has the data"
+	r.Pod = "errors; the next pod has the data"
 	r.Condition = strings.TrimPrefix(r.Condition+", then "+string(lvm.ConditionVolumeOnRemovedDisk), ", then ")
 	r.Message = awaitCondition(t, lvm.ConditionVolumeOnRemovedDisk, p.group, pod.v)
 	must(t, pod.restart(t, secret))

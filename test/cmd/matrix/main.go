@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nodelvm/nodelvm/test/hardwaretable"
 	"github.com/nodelvm/nodelvm/test/lab"
 )
 
@@ -77,6 +78,10 @@ func run(ctx context.Context, on, part string) error {
 	if err != nil {
 		return err
 	}
+	hardware, err := hardwaretable.Read(hardwaretable.File)
+	if err != nil {
+		return err
+	}
 	wanted := slices.DeleteFunc(m.jobs(), func(j job) bool { return on != "" && on != j.on || part != "" && part != j.part })
 	if len(wanted) == 0 {
 		return fmt.Errorf("no part %q on %q: the versions are %s, the nodes %s", part, on, strings.Join(m.kubernetes, ", "), strings.Join(m.nodes, ", "))
@@ -99,14 +104,14 @@ func run(ctx context.Context, on, part string) error {
 			failed = append(failed, j.on+" "+j.part)
 		}
 		all.put(r)
-		if err := errors.Join(all.write(resultsFile), os.WriteFile(pageFile, []byte(page(m, all)), 0o644)); err != nil {
+		if err := errors.Join(all.write(resultsFile), os.WriteFile(pageFile, []byte(page(m, all, hardware)), 0o644)); err != nil {
 			return err
 		}
 	}
 	if len(failed) > 0 {
 		return fmt.Errorf("failed: %s (%s has the tests)", strings.Join(failed, ", "), resultsFile)
 	}
-	return os.WriteFile(pageFile, []byte(page(m, all)), 0o644)
+	return os.WriteFile(pageFile, []byte(page(m, all, hardware)), 0o644)
 }
 
 // runPart runs a part. Failed tests are a result; a part that runs no test, or that fails without a failed test, is an error.

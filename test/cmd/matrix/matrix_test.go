@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nodelvm/nodelvm/test/hardwaretable"
 )
 
 // TestPageIsWhatTheResultsGive: docs/compatibility.md agrees with results.json and the versions of versions.env.
@@ -19,12 +21,16 @@ func TestPageIsWhatTheResultsGive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	hardware, err := hardwaretable.Read(hardwaretable.File)
+	if err != nil {
+		t.Fatal(err)
+	}
 	text, err := os.ReadFile(pageFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(text) != page(m, all) {
-		t.Error(`docs/compatibility.md is not what the results give: run "make matrix"`)
+	if string(text) != page(m, all, hardware) {
+		t.Error(`docs/compatibility.md is not what the results give: run "make matrix", or "UPDATE=1 make test-hardware"`)
 	}
 	if !slices.IsSorted(m.kubernetes) || !strings.HasPrefix(m.kubernetes[0], "v1.32.") || len(m.nodes) < 3 {
 		t.Errorf("the matrix is %q, want all versions from 1.32 on, oldest first, and three kinds of nodes", m)
@@ -37,11 +43,12 @@ func TestPage(t *testing.T) {
 	all.put(result{On: "v1.34.4", Part: "apiserver", Commit: "abc", Date: "2026-01-02", Passed: 7})
 	all.put(result{On: "v1.36.3", Part: "scenarios", Commit: "abc", Date: "2026-01-02", Passed: 1, Failed: []string{"TestDemo"}})
 	all.put(result{On: "trixie/bookworm", Part: "lvm", Commit: "abc", Date: "2026-01-02", Passed: 1})
-	got := page(matrix{[]string{"v1.34.4", "v1.36.3"}, []string{"trixie/bookworm"}}, all)
+	got := page(matrix{[]string{"v1.34.4", "v1.36.3"}, []string{"trixie/bookworm"}}, all, []hardwaretable.Row{{Test: "TestPull", Case: "a pulled disk"}})
 	for _, want := range []string{
 		"| 1.34.4 | 7 passed, 2026-01-02, abc | *not run* |\n",
 		"| 1.36.3 | *not run* | **1 failed** (TestDemo), 1 passed, 2026-01-02, abc |\n",
 		"| trixie | bookworm | 1 passed, 2026-01-02, abc |\n",
+		"| a pulled disk |  |  |  |  | `TestPull` |\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q:\n%s", want, got)

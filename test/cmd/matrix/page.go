@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/nodelvm/nodelvm/test/hardwaretable"
 )
 
 const head = `# Compatibility
@@ -26,8 +28,19 @@ const nodesHead = `
 |---|---|---|
 `
 
-const foot = `
+// hardwareHead is the head of the table of cases on emulated hardware.
+const hardwareHead = `
 *Not run* says nothing about a version: the part was never run there.
+
+## Disks that are pulled, fail, or have other sectors
+
+` + "`make test-hardware`" + ` runs the tests of this table in a node that qemu emulates ([the lab](development/lab.md#nodes-on-emulated-hardware)), and fails if one
+of them shows something else. OLD and NEW are the names of a disk before it is pulled and after its return.
+
+`
+
+const foot = `
+## What an API server lacks
 
 The driver and the upstream sidecars find out at run time what an API server lacks:
 
@@ -45,7 +58,7 @@ which the driver creates, support it (mount_setattr(2)).
 `
 
 // page returns the text of docs/compatibility.md.
-func page(m matrix, all results) string {
+func page(m matrix, all results, hardware []hardwaretable.Row) string {
 	var b strings.Builder
 	b.WriteString(head)
 	for _, version := range m.kubernetes {
@@ -55,7 +68,7 @@ func page(m matrix, all results) string {
 	for _, suites := range m.nodes {
 		writeRow(&b, strings.Split(suites, "/"), all, suites, nodeParts)
 	}
-	b.WriteString(foot)
+	b.WriteString(hardwareHead + hardwaretable.Table(hardware) + foot)
 	return b.String()
 }
 
