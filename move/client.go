@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -19,16 +20,19 @@ import (
 type client struct {
 	offer Offer
 	claim string    // Request.Claim
+	since string    // only what changed since this round; "": everything
 	size  lvm.Bytes // of the source's device
 	token func() (string, error)
 	http  *http.Client
+
+	changed *atomic.Int64 // how much the source says that changed, in bytes
 }
 
-func newClient(offer Offer, claim string, key identity, token func() (string, error)) (*client, error) {
+func newClient(offer Offer, j *job, key identity, token func() (string, error)) (*client, error) {
 	if host, port, err := net.SplitHostPort(offer.Address); err != nil || host == "" || port == "" || len(offer.Address) > 256 {
 		return nil, lvm.Errorf(lvm.KindInvalid, "the source's address %q is none", offer.Address)
 	}
-	return &client{offer: offer, claim: claim, size: offer.deviceSize(), token: token, http: &http.Client{
+	return &client{offer: offer, claim: j.claim, since: j.transfer.since, size: offer.deviceSize(), changed: &j.transfer.changed, token: token, http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the source redirects") },
 		Transport: &http.Transport{
 			DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext, TLSClientConfig: key.clientTLS(offer.Key),
@@ -40,12 +44,16 @@ func newClient(offer Offer, claim string, key identity, token func() (string, er
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// get calls each for every chunk of a range, in order. The frame's data is valid until each returns a buffer to free; it reads into the buffers that
+// get calls each for every chunk of a range, in order, and once for each part of it that did not change, with its last chunk. The frame's data is valid until each returns a buffer to free; it reads into the buffers that
 // it takes from there. An error means that the range is incomplete, whatever each got.
 func (c *client) get(ctx context.Context, chunks span, hashes bool, buffer func() []byte, each func(i int64, f frame, buffer []byte) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	body, err := c.request(ctx, chunks, hashes)
+	q, err := c.query(chunks, hashes)
+	if err != nil {
+		return err
+	}
+	body, err := c.request(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -53,15 +61,19 @@ func (c *client) get(ctx context.Context, chunks span, hashes bool, buffer func(
 	// One chunk has so long. A source that sends byte after byte for hours would hold the move back.
 	slow := time.AfterFunc(chunkTime, func() { cancel(fmt.Errorf("the source sent no whole chunk in %s", chunkTime)) })
 	defer slow.Stop()
-	frames := newFrames(body, hashes)
+	frames := newFrames(body, hashes, c.since != "")
 	for i := chunks.from; i < chunks.to; i++ {
 		b := buffer()
 		slow.Reset(chunkTime)
-		f, err := frames.next(b, lengthOf(c.size, i))
+		f, err := frames.next(b, q.unit().lengthOf(c.size, i))
 		slow.Stop()
+		if err == nil && f.skip > chunks.to-i {
+			err = fmt.Errorf("the source skips %d of %d chunks", f.skip, chunks.to-i)
+		}
 		if err != nil {
 			return errors.Join(context.Cause(ctx), err)
 		}
+		i += max(0, f.skip-1)
 		if err := each(i, f, b); err != nil {
 			return err
 		}
@@ -70,16 +82,16 @@ func (c *client) get(ctx context.Context, chunks span, hashes bool, buffer func(
 	return frames.end()
 }
 
-func (c *client) request(ctx context.Context, chunks span, hashes bool) (io.ReadCloser, error) {
+func (c *client) query(chunks span, hashes bool) (query, error) {
+	id, err := lvm.ParseID(c.offer.Volume)
+	return query{id: id, uuid: c.offer.UUID, move: c.offer.Move, claim: c.claim, since: c.since, span: chunks, hashes: hashes}, err
+}
+
+func (c *client) request(ctx context.Context, q query) (io.ReadCloser, error) {
 	token, err := c.token()
 	if err != nil {
 		return nil, lvm.Errorf(lvm.KindInternal, "cannot read this node's token for moves: %w", err)
 	}
-	id, err := lvm.ParseID(c.offer.Volume)
-	if err != nil {
-		return nil, err
-	}
-	q := query{id: id, uuid: c.offer.UUID, move: c.offer.Move, claim: c.claim, span: chunks, hashes: hashes}
 	u := url.URL{Scheme: "https", Host: c.offer.Address, Path: path, RawQuery: q.values().Encode()}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
@@ -101,6 +113,9 @@ func (c *client) request(ctx context.Context, chunks span, hashes bool) (io.Read
 	if n, err := strconv.ParseInt(answer.Header.Get(sizeHeader), 10, 64); err != nil || lvm.Bytes(n) < c.size {
 		_ = answer.Body.Close()
 		return nil, lvm.Errorf(lvm.KindConflict, "the source's device has %q bytes, and its offer says %d", answer.Header.Get(sizeHeader), c.size)
+	}
+	if n, err := strconv.ParseInt(answer.Header.Get(changedHeader), 10, 64); err == nil && n >= 0 && lvm.Bytes(n) <= c.size+lvm.Bytes(deltaSize) {
+		c.changed.Store(n)
 	}
 	return answer.Body, nil
 }

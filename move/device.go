@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"unsafe"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -45,7 +46,7 @@ func openDevice(path string, mode openMode) (*os.File, lvm.Bytes, error) {
 func newBuffer() []byte {
 	b, err := syscall.Mmap(-1, 0, int(chunkSize), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
-		panic(fmt.Sprintf("cannot allocate a buffer of %s: %v", chunkSize, err)) // as make does
+		panic(fmt.Sprintf("cannot allocate a buffer of %s: %v", lvm.Bytes(chunkSize), err)) // as make does
 	}
 	return b
 }
@@ -59,17 +60,27 @@ func yieldToPods() {
 	_, _, _ = syscall.Syscall(syscall.SYS_IOPRIO_SET, 1, 0, 3<<13)
 }
 
-// readChunk reads a whole chunk.
-func readChunk(file *os.File, b []byte, chunk int64) error {
-	if _, err := file.ReadAt(b, chunk*int64(chunkSize)); err != nil {
-		return fmt.Errorf("cannot read %s at %d: %w", file.Name(), chunk*int64(chunkSize), err)
+// readAt fills b.
+func readAt(file *os.File, b []byte, at lvm.Bytes) error {
+	if _, err := file.ReadAt(b, int64(at)); err != nil {
+		return fmt.Errorf("cannot read %s at %d: %w", file.Name(), at, err)
 	}
 	return nil
 }
 
-func writeChunk(file *os.File, b []byte, chunk int64) error {
-	if _, err := file.WriteAt(b, chunk*int64(chunkSize)); err != nil {
-		return fmt.Errorf("cannot write %s at %d: %w", file.Name(), chunk*int64(chunkSize), err)
+func writeAt(file *os.File, b []byte, at lvm.Bytes) error {
+	if _, err := file.WriteAt(b, int64(at)); err != nil {
+		return fmt.Errorf("cannot write %s at %d: %w", file.Name(), at, err)
 	}
 	return nil
 }
+
+// discard frees the blocks of a part of a thin volume (ioctl BLKDISCARD), as far as whole blocks of its pool are in it. Whether that part is zero
+// afterwards, the caller reads.
+func discard(file *os.File, at, length lvm.Bytes) {
+	part := [2]uint64{uint64(at), uint64(length)}
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), blkDiscard, uintptr(unsafe.Pointer(&part)))
+}
+
+// blkDiscard is BLKDISCARD (Linux, include/uapi/linux/fs.h).
+const blkDiscard = 0x1277

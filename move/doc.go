@@ -4,6 +4,8 @@
 //
 // The flow, with the node that has the volume (source) and the node that gets it (target):
 //
+//  0. While pods use a thin volume, Source.TakeRound takes snapshots of it, its rounds. The target copies the first one, and of each further one what
+//     changed, as in the steps 1 and 2; but the volume stays "ready", and the target's "receiving".
 //  1. Source.Hold tags the volume "moving": no pod can start with it. Its Offer says what the volume is, and where and with which key the
 //     source serves it. The caller publishes the offer where only the source's node can write.
 //  2. Target.Receive creates a logical volume in the state "receiving" and pulls the content in the background. The caller calls it
@@ -22,6 +24,10 @@
 //
 // What nothing here prevents: who reaches the port can take its connections (maxConnections), and so hold moves back, and a source can send
 // other data than its volume has.
+//
+// Rounds. The target's tags name the round that it has completely (lvm.Volume.Base), from the moment at which all of it is verified and flushed. The
+// next copy may be that of the changes only if the source offers them since exactly that round; otherwise everything is copied. A round never changes,
+// and the source asks the thin pool itself, by thin_delta, which blocks are others than in the earlier round. What was discarded is zero at the target.
 //
 // Until step 4 the move can be cancelled, by Source.Cancel and Target.Discard. Each method can be repeated after a crash at any point.
 package move

@@ -40,7 +40,7 @@ func (n *Node) Fetch(ctx context.Context, offer Offer, claim string, spec lvm.Sp
 		return Progress{}, lvm.Errorf(lvm.KindInvalid, "a full copy of %s is for no claim", offer.Volume)
 	case spec.Source == lvm.ID{}:
 		return Progress{}, lvm.Errorf(lvm.KindInvalid, "a full copy of %s has no source", offer.Volume)
-	case offer.Size <= 0 || offer.FormatMark != 0:
+	case offer.Size <= 0 || offer.FormatMark != 0 || offer.Round || offer.Since != "":
 		return Progress{}, lvm.Errorf(lvm.KindInvalid, "the offer of %s is wrong", offer.Volume)
 	case spec.Required < offer.Size:
 		return Progress{}, lvm.Errorf(lvm.KindOutOfRange, "cannot create volume %q: the requested %s are less than the %s of its source %s", spec.Name, spec.Required, offer.Size, spec.Source)

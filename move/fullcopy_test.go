@@ -161,6 +161,8 @@ func TestFetchRefused(t *testing.T) {
 	for what, spoil := range map[string]func(o *Offer, claim *string, s *lvm.Spec){
 		"larger than the claim": func(o *Offer, _ *string, _ *lvm.Spec) { o.Size += 4 * lvm.MiB },
 		"no size":               func(o *Offer, _ *string, _ *lvm.Spec) { o.Size = 0 },
+		"a round":               func(o *Offer, _ *string, _ *lvm.Spec) { o.Round = true },
+		"a former round":        func(o *Offer, _ *string, _ *lvm.Spec) { o.Since = strings.Repeat("0", 32) },
 		"a format mark":         func(o *Offer, _ *string, _ *lvm.Spec) { o.FormatMark = 4096 },
 		"another encryption":    func(o *Offer, _ *string, _ *lvm.Spec) { o.Class.Encryption = lvm.EncryptionLUKS2 },
 		"no claim":              func(_ *Offer, claim *string, _ *lvm.Spec) { *claim = "" },

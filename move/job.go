@@ -102,11 +102,12 @@ func (n *Node) newJob(ctx context.Context, offer Offer, claim string, spec lvm.S
 		return nil, lvm.Errorf(lvm.KindInvalid, "volume %q is %s, %s, and cannot become %s, %s by its copy", spec.Name,
 			offer.Class.Layout, offer.Class.Encryption.Description(), class.Layout, class.Encryption.Description())
 	}
-	v, err := n.cfg.Engine.Receive(ctx, lvm.Incoming{Spec: spec, Move: offer.Move, FormatMark: offer.FormatMark})
+	v, err := n.cfg.Engine.Receive(ctx, lvm.Incoming{Spec: spec, Move: offer.Move, Since: offer.Since, FormatMark: offer.FormatMark})
 	if err != nil {
 		return nil, err
 	}
-	j := &job{volume: v, claim: claim, transfer: newTransfer(n.cfg.Engine, v, offer, &n.limit), cancel: func() {}, received: v.State != lvm.StateReceiving}
+	received := v.State != lvm.StateReceiving || v.Base == v.Move
+	j := &job{volume: v, claim: claim, transfer: newTransfer(n.cfg.Engine, v, offer, &n.limit), cancel: func() {}, received: received}
 	if j.received {
 		j.transfer.next.Store(j.transfer.total)
 	}
@@ -128,16 +129,16 @@ func (n *Node) start(ctx context.Context, j *job, offer Offer) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	j.cancel, j.done, j.running = cancel, make(chan struct{}), true
 	j.attempts++
-	j.measured, j.at, j.rate = time.Now(), j.transfer.done(), 0
+	j.measured, j.at, j.rate = time.Now(), j.transfer.copied(), 0
 	n.work.Go(func() {
 		defer cancel()
-		err := n.attempt(ctx, j, offer)
+		arrived, err := n.attempt(ctx, j, offer)
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		defer close(j.done)
 		j.running, j.problem, j.received = false, err, err == nil
 		if err == nil {
-			j.volume.State = lvm.StateReceived
+			j.volume = arrived
 			return
 		}
 		j.again = time.Now().Add(min(lastPause, firstPause<<min(j.attempts-1, 6)))
@@ -145,10 +146,10 @@ func (n *Node) start(ctx context.Context, j *job, offer Offer) {
 	})
 }
 
-func (n *Node) attempt(ctx context.Context, j *job, offer Offer) error {
-	c, err := newClient(offer, j.claim, n.key, n.cfg.Token)
+func (n *Node) attempt(ctx context.Context, j *job, offer Offer) (lvm.Volume, error) {
+	c, err := newClient(offer, j, n.key, n.cfg.Token)
 	if err != nil {
-		return err
+		return lvm.Volume{}, err
 	}
 	defer c.close()
 	return j.transfer.run(ctx, c)
@@ -156,7 +157,7 @@ func (n *Node) attempt(ctx context.Context, j *job, offer Offer) error {
 
 // progress describes a copy. The caller holds mu.
 func (n *Node) progress(j *job) Progress {
-	p := Progress{Volume: j.volume, Running: j.running, Done: j.transfer.done(), Total: j.transfer.size, Problem: j.problem, Attempts: j.attempts}
+	p := Progress{Volume: j.volume, Running: j.running, Done: j.transfer.copied(), Total: j.transfer.all(), Problem: j.problem, Attempts: j.attempts}
 	if j.running {
 		if since := time.Since(j.measured); since >= 2*time.Second {
 			j.rate = lvm.Bytes(float64(p.Done-j.at) / since.Seconds())

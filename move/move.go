@@ -21,6 +21,9 @@ type Offer struct {
 
 	Limits lvm.Limits `json:"limits,omitzero"` // lvm.Volume.Limits
 
+	Round bool   `json:"round,omitempty"` // Move is a round (lvm.Round): pods still use the volume, and this copy is not the last one
+	Since string `json:"since,omitempty"` // the round since which the source knows what changed; "": none
+
 	Address string `json:"address"` // host:port of the source's server; changes when its pod does
 	Key     string `json:"key"`     // KeyID of its TLS key; changes when its process does
 }
@@ -38,6 +41,18 @@ type Source interface {
 	HandOver(ctx context.Context, id lvm.ID, uuid, move string) error
 	// Remove deletes a moved volume, as host.Host.Delete does. Nil if the group lacks it. KindConflict: it is not moved.
 	Remove(ctx context.Context, id lvm.ID, uuid string) error
+	// TakeRound takes a snapshot of a ready volume whose move is noted: its next round. KindInvalid: the volume is not thin;
+	// KindInsufficientCapacity: its pool has no room.
+	TakeRound(ctx context.Context, id lvm.ID, uuid string, number int, before lvm.Bytes) error
+	// OfferRound returns the offer of a round of a ready volume. An error means that the round is of no use.
+	OfferRound(ctx context.Context, v lvm.Volume, r lvm.Round) (Offer, error)
+	// DropRound ends pulls of a round's volume, and removes the round. Nil if the group lacks it.
+	DropRound(ctx context.Context, r lvm.Round) error
+	// DropUnneededRounds removes the rounds that no move needs any more.
+	DropUnneededRounds(ctx context.Context) error
+	// Rounds lists this node's rounds. FitsPool returns an error if a round's pool has become too full for it.
+	Rounds(ctx context.Context) ([]lvm.Round, error)
+	FitsPool(ctx context.Context, r lvm.Round) error
 	// Moves lists this cluster's volumes on this node with a state of a move, the source's and the target's.
 	Moves(ctx context.Context) ([]lvm.Volume, error)
 }
@@ -45,7 +60,8 @@ type Source interface {
 // Target is the part of a node that gets a volume.
 type Target interface {
 	// Receive creates the logical volume of an offer with this class, or finds it, and begins or continues its copy in the background, if fewer than the
-	// configured number of copies run. It returns at once with the progress so far. A volume that it received for another Offer.Move begins from zero.
+	// configured number of copies run. It returns at once with the progress so far. A volume that it received for another Offer.Move begins from zero,
+	// unless it has the round Offer.Since completely, and nothing else: then what changed since is copied. A copy of a round ends as lvm.Volume.Base.
 	// KindInsufficientCapacity: the class has no capacity here; KindExists: another volume has its name, such as the one that a move away
 	// from here left (state moved).
 	Receive(ctx context.Context, offer Offer, class lvm.Class) (Progress, error)
@@ -62,11 +78,11 @@ type Target interface {
 type Progress struct {
 	Volume   lvm.Volume // on this node; its State says whether it is received
 	Running  bool       // a copy is under way
-	Done     lvm.Bytes  // of Total, verified and flushed; never decreases while Running
-	Total    lvm.Bytes
-	PerSec   lvm.Bytes // over the last seconds; 0 if not Running
-	Problem  error     // why the last attempt ended, nil if none did; the next Receive tries again
-	Attempts int       // since the process started
+	Done     lvm.Bytes  // Of Total, verified and flushed; never decreases while Running.
+	Total    lvm.Bytes  // The volume, or what changed in it.
+	PerSec   lvm.Bytes  // over the last seconds; 0 if not Running
+	Problem  error      // why the last attempt ended, nil if none did; the next Receive tries again
+	Attempts int        // since the process started
 }
 
 // Request is a pull that a source must authorize.

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,10 +27,12 @@ type files struct {
 	Engine // nil: the tests call nothing else
 	dir    string
 
-	mu      sync.Mutex
-	volumes map[lvm.ID]lvm.Volume
-	full    bool
-	noted   func() error // called by NoteCopied
+	mu           sync.Mutex
+	volumes      map[lvm.ID]lvm.Volume
+	full         bool
+	noted        func() error // called by NoteCopied
+	rounds       []lvm.Round
+	incomparable error // why nothing can be compared
 }
 
 const (
@@ -80,14 +83,19 @@ func (e *files) HandOver(_ context.Context, id lvm.ID, _, _ string) error {
 	return err
 }
 
-func (e *files) MoveDevice(_ context.Context, id lvm.ID, _, move string) (string, error) {
-	_, err := e.change(id, func(v *lvm.Volume) error {
+func (e *files) MoveDevice(_ context.Context, id lvm.ID, _, move string) (device string, err error) {
+	device = e.file(id)
+	_, err = e.change(id, func(v *lvm.Volume) error {
+		if slices.ContainsFunc(e.rounds, func(r lvm.Round) bool { return r.Move == move && r.Source == id }) {
+			device = e.file(lvm.ID{VG: id.VG, LV: lvm.RoundName(move)})
+			return nil
+		}
 		if v.Move != move || v.State != lvm.StateMoving && v.State != lvm.StateReceiving {
 			return lvm.Errorf(lvm.KindConflict, "its state is %s", v.State)
 		}
 		return nil
 	})
-	return e.file(id), err
+	return device, err
 }
 
 func (e *files) Receive(_ context.Context, in lvm.Incoming) (lvm.Volume, error) {
@@ -104,8 +112,12 @@ func (e *files) Receive(_ context.Context, in lvm.Incoming) (lvm.Volume, error) 
 			return v, err
 		}
 	}
-	if v.Move != in.Move {
+	switch { // as alloc.PlanReceive
+	case v.Move == in.Move && (v.Base == "" || v.Base == in.Move || v.Base == in.Since):
+	case v.Move != in.Move && in.Since != "" && v.Base == in.Since && v.Move == in.Since:
 		v.Move, v.Copied = in.Move, 0
+	default:
+		v.Move, v.Copied, v.Base = in.Move, 0, ""
 	}
 	e.volumes[id] = v
 	return v, nil
@@ -126,7 +138,7 @@ func (e *files) Received(_ context.Context, id lvm.ID, _, move string) (lvm.Volu
 		if v.Move != move {
 			return lvm.Errorf(lvm.KindConflict, "another move")
 		}
-		v.Copied = 0
+		v.Copied, v.Base = 0, ""
 		return to(v, lvm.StateReceived)
 	})
 }
@@ -181,9 +193,9 @@ func newBed(t testing.TB, size lvm.Bytes, pipe func(net.Conn) net.Conn) *bed {
 	b := &bed{t: t, engine: &files{dir: dir, volumes: map[lvm.ID]lvm.Volume{}}, allowed: &allow{keys: map[string]string{}}, id: lvm.ID{VG: sourceVG, LV: "pvc"}, pipe: pipe}
 	b.content = make([]byte, size)
 	random := rand.NewChaCha8([32]byte{1})
-	for at := lvm.Bytes(0); at < size; at += chunkSize {
-		if at/chunkSize%3 != 1 {
-			_, _ = random.Read(b.content[at:min(size, at+chunkSize)])
+	for at := lvm.Bytes(0); at < size; at += lvm.MiB {
+		if at/lvm.MiB%3 != 1 {
+			_, _ = random.Read(b.content[at:min(size, at+lvm.MiB)])
 		}
 	}
 	must(t, os.WriteFile(b.engine.file(b.id), b.content, 0o600))
@@ -482,6 +494,7 @@ func TestHostileSource(t *testing.T) {
 		"an unknown frame":   "?" + data,
 		"hashes for content": string(frameHash) + string(hash[:]),
 		"endless":            "",
+		"a skipped chunk":    string(skipFrame(1)) + data,
 	} {
 		key, err := newIdentity()
 		must(t, err)
@@ -575,8 +588,9 @@ func TestLimiter(t *testing.T) {
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte("ZE"), false)
 	f.Add([]byte("H"), true)
+	f.Add(append(skipFrame(3), 'E'), true)
 	f.Fuzz(func(t *testing.T, body []byte, hashes bool) {
-		frames := newFrames(bytes.NewReader(body), hashes)
+		frames := newFrames(bytes.NewReader(body), hashes, true)
 		buffer := make([]byte, 64)
 		digest := sha256.New()
 		for range 4 {
@@ -586,6 +600,10 @@ func FuzzFrames(f *testing.F) {
 			}
 			if len(got.data) != 0 && len(got.data) != 16 {
 				t.Fatalf("%d bytes", len(got.data))
+			}
+			if got.kind == frameSkip {
+				digest.Write(skipFrame(got.skip))
+				continue
 			}
 			digest.Write(got.hash[:])
 		}

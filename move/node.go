@@ -3,8 +3,6 @@ package move
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"log/slog"
 	"net"
 	"sync"
@@ -17,6 +15,7 @@ import (
 type Engine interface {
 	held
 	receiving
+	rounds
 	Hold(ctx context.Context, id lvm.ID, uuid, move string) (lvm.Volume, error)
 	ReleaseHeld(ctx context.Context, id lvm.ID, uuid string) error
 	HandOver(ctx context.Context, id lvm.ID, uuid, move string) error
@@ -85,16 +84,21 @@ func (n *Node) Key() string { return n.key.id }
 
 // Hold is Source's.
 func (n *Node) Hold(ctx context.Context, id lvm.ID, uuid string) (Offer, error) {
-	var move [16]byte
-	_, _ = rand.Read(move[:]) // it never fails
-	v, err := n.cfg.Engine.Hold(ctx, id, uuid, hex.EncodeToString(move[:]))
+	v, err := n.cfg.Engine.Hold(ctx, id, uuid, newMove())
 	if err != nil {
 		return Offer{}, err
 	}
+	offer := n.offer(v)
+	offer.Since, err = n.sinceNewest(ctx, v)
+	return offer, err
+}
+
+// offer says what a volume is, and where this process serves it.
+func (n *Node) offer(v lvm.Volume) Offer {
 	return Offer{
 		Volume: v.ID.String(), UUID: v.UUID, Move: v.Move, Name: v.Name, Claim: v.Claim, Class: v.Class, Size: v.Size, Block: v.Block, FormatMark: v.FormatMark, Limits: v.Limits,
 		Address: n.cfg.Address, Key: n.key.id,
-	}, nil
+	}
 }
 
 // Cancel is Source's.

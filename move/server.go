@@ -31,8 +31,9 @@ type held interface {
 	// SnapshotDevice and ReleaseSnapshot are host.Host's.
 	SnapshotDevice(ctx context.Context, id lvm.ID, uuid string) (string, error)
 	ReleaseSnapshot(ctx context.Context, id lvm.ID, uuid string) error
-	// MoveDevice is host.Host's.
+	// MoveDevice and Changes are host.Host's.
 	MoveDevice(ctx context.Context, id lvm.ID, uuid, move string) (string, error)
+	Changes(ctx context.Context, id lvm.ID, uuid, since, move string) (*lvm.Changes, error)
 }
 
 // server sends volumes that are held for a move, and snapshots, to the nodes that may pull them.
@@ -44,6 +45,7 @@ type server struct {
 	snapshots  chan struct{} // the same for those of snapshots: no tenant's restores hold moves back
 	log        *slog.Logger
 
+	changes  changesCache
 	refusals sync.Mutex
 	mu       sync.Mutex
 	pulls    map[pullKey]*pull
@@ -92,8 +94,16 @@ type query struct {
 	uuid   string
 	move   string
 	claim  string // Request.Claim
-	span   span
+	since  string // only what changed since this round; "": everything
+	span   span   // in chunks of unit
 	hashes bool
+}
+
+func (q query) unit() unit {
+	if q.since != "" {
+		return deltaSize
+	}
+	return chunkSize
 }
 
 // path is that of all requests; it names the version of the protocol.
@@ -107,6 +117,9 @@ func (q query) values() url.Values {
 	if q.claim != "" {
 		v.Set("claim", q.claim)
 	}
+	if q.since != "" {
+		v.Set("since", q.since)
+	}
 	return v
 }
 
@@ -117,15 +130,20 @@ func parseQuery(v url.Values) (q query, err error) {
 	if err = lvm.CheckMove(v.Get("move")); err != nil {
 		return q, err
 	}
-	q.uuid, q.move, q.hashes, q.claim = v.Get("uuid"), v.Get("move"), v.Get("hashes") == "1", v.Get("claim")
+	q.uuid, q.move, q.since, q.hashes, q.claim = v.Get("uuid"), v.Get("move"), v.Get("since"), v.Get("hashes") == "1", v.Get("claim")
+	if q.since != "" {
+		if err = lvm.CheckMove(q.since); err != nil {
+			return q, err
+		}
+	}
 	var wrong [2]error
 	q.span.from, wrong[0] = strconv.ParseInt(v.Get("from"), 10, 64)
 	q.span.to, wrong[1] = strconv.ParseInt(v.Get("to"), 10, 64)
 	if errors.Join(wrong[:]...) != nil || q.span.from < 0 || q.span.to < q.span.from || len(q.uuid) > 64 || len(q.claim) > maxClaim {
 		return q, lvm.Errorf(lvm.KindInvalid, "the request names no range of a volume")
 	}
-	if (q.claim != "") != q.id.IsSnapshot() {
-		return q, lvm.Errorf(lvm.KindInvalid, "the request is for a snapshot without a claim, or for a volume with one")
+	if (q.claim != "") != q.id.IsSnapshot() || q.claim != "" && q.since != "" {
+		return q, lvm.Errorf(lvm.KindInvalid, "the request is for a snapshot without a claim, or with a round, or for a volume with a claim")
 	}
 	return q, nil
 }
@@ -235,18 +253,25 @@ func (s *server) send(ctx context.Context, w http.ResponseWriter, q query, r Req
 	if err != nil {
 		return err
 	}
+	changes, err := s.changes.of(ctx, s.engine, q)
+	if err != nil {
+		return err
+	}
 	file, size, err := openDevice(device, q.mode())
 	if err != nil {
 		return err
 	}
 	defer s.close(ctx, file, q)
-	if q.span.to > chunksOf(size) {
-		return lvm.Errorf(lvm.KindInvalid, "volume %s has %d chunks, and the request ends at %d", q.id, chunksOf(size), q.span.to)
+	if chunks := q.unit().chunksOf(size); q.span.to > chunks {
+		return lvm.Errorf(lvm.KindInvalid, "volume %s has %d chunks, and the request ends at %d", q.id, chunks, q.span.to)
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set(sizeHeader, strconv.FormatInt(int64(size), 10))
+	if changes != nil {
+		w.Header().Set(changedHeader, strconv.FormatInt(int64(changes.Size()), 10))
+	}
 	w.WriteHeader(http.StatusOK)
-	o := &outgoing{server: s, w: w, control: http.NewResponseController(w), q: q, request: r, authorized: time.Now()}
+	o := &outgoing{server: s, w: w, control: http.NewResponseController(w), q: q, changes: changes, request: r, authorized: time.Now()}
 	if err := o.sendChunks(ctx, file, size); err != nil {
 		return errors.Join(errBegun, err)
 	}
@@ -283,12 +308,16 @@ func (q query) mode() openMode {
 // sizeHeader has the size of the device in bytes.
 const sizeHeader = "Nodelvm-Device-Size"
 
+// changedHeader has how many bytes of it changed, if the request asked for changes alone.
+const changedHeader = "Nodelvm-Changed-Size"
+
 // outgoing is the body of one answer.
 type outgoing struct {
 	server     *server
 	w          io.Writer
 	control    *http.ResponseController
 	q          query
+	changes    *lvm.Changes // nil: everything is sent
 	request    Request
 	authorized time.Time // last
 }
@@ -299,6 +328,7 @@ type read struct {
 	data   []byte
 	hash   [sha256.Size]byte
 	zero   bool
+	skip   int64 // so many chunks did not change, and were not read
 	err    error
 }
 
@@ -325,12 +355,18 @@ func (o *outgoing) sendChunks(ctx context.Context, file *os.File, size lvm.Bytes
 		}
 	}()
 	digest := sha256.New()
-	for range o.q.span.to - o.q.span.from {
+	for at := o.q.span.from; at < o.q.span.to; {
 		c, more := <-chunks
 		if !more {
 			return context.Cause(ctx)
 		}
-		if c.err == nil {
+		at += max(1, c.skip)
+		switch {
+		case c.err != nil:
+		case c.skip > 0:
+			digest.Write(skipFrame(c.skip))
+			c.err = o.write(skipFrame(c.skip))
+		default:
 			digest.Write(c.hash[:])
 			c.err = o.sendChunk(ctx, c)
 		}
@@ -350,22 +386,15 @@ func (o *outgoing) sendChunks(ctx context.Context, file *os.File, size lvm.Bytes
 func (o *outgoing) read(ctx context.Context, file *os.File, size lvm.Bytes, free <-chan []byte, chunks chan<- read) {
 	yieldToPods()
 	defer close(chunks)
-	for i := o.q.span.from; i < o.q.span.to; i++ {
+	for i := o.q.span.from; i < o.q.span.to; {
 		r := read{buffer: <-free}
 		if r.buffer == nil {
 			return // closed
 		}
-		r.data = r.buffer[:lengthOf(size, i)]
-		if r.err = o.server.limit.wait(ctx, len(r.data)); r.err == nil {
-			r.err = readChunk(file, r.data, i)
+		if r.skip = o.unchanged(i); r.skip == 0 {
+			o.readChunk(ctx, file, size, i, &r)
 		}
-		if r.err == nil {
-			if r.zero = isZero(r.data); r.zero {
-				r.hash = hashOfZeroes(len(r.data))
-			} else {
-				r.hash = sha256.Sum256(r.data)
-			}
-		}
+		i += max(1, r.skip)
 		failed := r.err != nil
 		select {
 		case chunks <- r:
@@ -375,6 +404,31 @@ func (o *outgoing) read(ctx context.Context, file *os.File, size lvm.Bytes, free
 		if failed {
 			return
 		}
+	}
+}
+
+// unchanged returns how many chunks from this one on did not change.
+func (o *outgoing) unchanged(chunk int64) int64 {
+	if o.changes == nil {
+		return 0
+	}
+	next, _ := o.changes.Next(chunk)
+	return min(next, o.q.span.to) - chunk
+}
+
+func (o *outgoing) readChunk(ctx context.Context, file *os.File, size lvm.Bytes, chunk int64, r *read) {
+	u := o.q.unit()
+	r.data = r.buffer[:u.lengthOf(size, chunk)]
+	if r.err = o.server.limit.wait(ctx, len(r.data)); r.err == nil {
+		r.err = readAt(file, r.data, u.offset(chunk))
+	}
+	if r.err != nil {
+		return
+	}
+	if r.zero = isZero(r.data); r.zero {
+		r.hash = hashOfZeroes(len(r.data))
+	} else {
+		r.hash = sha256.Sum256(r.data)
 	}
 }
 

@@ -14,85 +14,122 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// segment is how many chunks are written before they are flushed.
-const segment = 256
+// segment is how much is written before it is flushed.
+const segment = 256 * lvm.MiB
 
 // How often the target's tags say how far a copy is: a restart copies at most so much again.
 const (
-	noteChunks = 4096
-	noteEvery  = 30 * time.Second
+	noteSize  = 4 * lvm.GiB
+	noteEvery = 30 * time.Second
 )
+
+// maxWrong is how many chunks may differ from the source's before everything is copied again.
+const maxWrong = 256
 
 // receiving is the engine's part for a transfer.
 type receiving interface {
-	// MoveDevice, NoteCopied and Received are host.Host's.
+	// MoveDevice, NoteCopied, RoundReceived and Received are host.Host's.
 	MoveDevice(ctx context.Context, id lvm.ID, uuid, move string) (string, error)
 	NoteCopied(ctx context.Context, id lvm.ID, uuid, move string, copied lvm.Bytes) error
+	RoundReceived(ctx context.Context, id lvm.ID, uuid, move string) (lvm.Volume, error)
 	Received(ctx context.Context, id lvm.ID, uuid, move string) (lvm.Volume, error)
 }
 
-// transfer is the copy of one volume to this node. Each attempt continues where the one before stopped, and a restarted driver where the tags say.
+// transfer is the copy of one volume to this node, or of one of its rounds: of everything, or of what changed since the round that this node has. Each attempt continues where the one before stopped, and a restarted driver where the tags say.
 // Every chunk is compared with the hash of what the source read, before it is written, and the whole with the source's hash of all. A chunk
 // counts when it is flushed. What only the tags vouch for is read back at the end, and compared with the source again.
 type transfer struct {
 	engine receiving
 	volume lvm.Volume
 	limit  *limiter
+	round  bool
+	since  string // the round that this node has; "": everything is copied
+	unit   unit
 
 	first int64        // the first chunk that this process copied; those before count by the tags
 	next  atomic.Int64 // the first chunk that is not flushed
 	total int64        // the source's chunks
 	size  lvm.Bytes    // the source's device
 
+	changed atomic.Int64 // with since: how much the source says that changed, in bytes
+
 	noted     int64 // as next, in the tags
 	notedWhen time.Time
 }
 
 func newTransfer(engine receiving, v lvm.Volume, offer Offer, limit *limiter) *transfer {
-	t := &transfer{engine: engine, volume: v, limit: limit, size: offer.deviceSize(), notedWhen: time.Now()}
-	t.total = chunksOf(t.size)
-	t.first = min(int64(v.Copied/chunkSize), t.total)
+	t := &transfer{engine: engine, volume: v, limit: limit, round: offer.Round, unit: chunkSize, size: offer.deviceSize(), notedWhen: time.Now()}
+	if offer.Since != "" && v.Base == offer.Since {
+		t.since, t.unit = offer.Since, deltaSize
+	}
+	t.total = t.unit.chunksOf(t.size)
+	t.first = min(int64(v.Copied/lvm.Bytes(t.unit)), t.total)
 	t.noted = t.first
 	t.next.Store(t.first)
 	return t
 }
 
-// done is how much is copied, verified and flushed.
-func (t *transfer) done() lvm.Bytes { return min(lvm.Bytes(t.next.Load())*chunkSize, t.size) }
+// done is up to where it is copied, verified and flushed.
+func (t *transfer) done() lvm.Bytes { return min(t.unit.offset(t.next.Load()), t.size) }
 
-// run copies the rest, verifies what an earlier process copied, and tags the volume as received.
-func (t *transfer) run(ctx context.Context, c *client) error {
+// all is how much there is to copy.
+func (t *transfer) all() lvm.Bytes {
+	if t.since != "" {
+		return lvm.Bytes(t.changed.Load())
+	}
+	return t.size
+}
+
+// copied is how much of all is copied, verified and flushed; of changes it is an estimate.
+func (t *transfer) copied() lvm.Bytes {
+	if next := t.next.Load(); t.since != "" && next < t.total {
+		return lvm.Bytes(float64(t.all()) * float64(next) / float64(t.total))
+	}
+	return min(t.done(), t.all())
+}
+
+// run copies the rest, verifies what an earlier process copied, and tags the volume as received, or as having the round.
+func (t *transfer) run(ctx context.Context, c *client) (lvm.Volume, error) {
 	device, err := t.engine.MoveDevice(ctx, t.volume.ID, t.volume.UUID, t.volume.Move)
 	if err != nil {
-		return err
+		return lvm.Volume{}, err
 	}
 	file, size, err := openDevice(device, writeAlone)
 	if err != nil {
-		return err
+		return lvm.Volume{}, err
 	}
 	defer func() { _ = file.Close() }()
 	if size < t.size {
-		return lvm.Errorf(lvm.KindInternal, "volume %s has %d bytes, and its source has %d", t.volume.ID, size, t.size)
+		return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "volume %s has %d bytes, and its source has %d", t.volume.ID, size, t.size)
 	}
 	w := newWriter(t, file)
 	defer w.close()
 	if err := t.copyRest(ctx, c, w); err != nil {
-		return err
+		return lvm.Volume{}, err
 	}
 	if err := t.verifyFormer(ctx, c, w); err != nil {
-		return err
+		return lvm.Volume{}, err
 	}
+	if !t.round {
+		if err := w.complete(ctx, size, c.offer); err != nil {
+			return lvm.Volume{}, err
+		}
+	}
+	if err := file.Sync(); err != nil {
+		return lvm.Volume{}, fmt.Errorf("cannot flush volume %s: %w", t.volume.ID, err)
+	}
+	if t.round {
+		return t.engine.RoundReceived(ctx, t.volume.ID, t.volume.UUID, t.volume.Move)
+	}
+	return t.engine.Received(ctx, t.volume.ID, t.volume.UUID, t.volume.Move)
+}
+
+// complete makes what the source does not have that of a volume on this node.
+func (w *writer) complete(ctx context.Context, size lvm.Bytes, offer Offer) error {
 	if err := w.zeroTail(ctx, size); err != nil {
 		return err
 	}
-	if err := ownFormatMark(file, t.volume, c.offer); err != nil {
-		return err
-	}
-	if err := file.Sync(); err != nil {
-		return fmt.Errorf("cannot flush volume %s: %w", t.volume.ID, err)
-	}
-	_, err = t.engine.Received(ctx, t.volume.ID, t.volume.UUID, t.volume.Move)
-	return err
+	return ownFormatMark(w.file, w.t.volume, offer)
 }
 
 // copyRest copies from the first chunk that is not verified. Receiving and writing go on side by side.
@@ -134,7 +171,7 @@ var errStopped = errors.New("the copy stopped")
 // flushed records how far the copy is.
 func (t *transfer) flushed(ctx context.Context, next int64) error {
 	t.next.Store(next)
-	if next == t.total || next-t.noted < noteChunks && time.Since(t.notedWhen) < noteEvery {
+	if next == t.total || t.unit.offset(next-t.noted) < noteSize && time.Since(t.notedWhen) < noteEvery {
 		return nil
 	}
 	if err := t.engine.NoteCopied(ctx, t.volume.ID, t.volume.UUID, t.volume.Move, t.done()); err != nil {
@@ -150,19 +187,25 @@ func (t *transfer) flushed(ctx context.Context, next int64) error {
 // verifyFormer compares what an earlier process copied with the source's hashes, and copies again what differs.
 func (t *transfer) verifyFormer(ctx context.Context, c *client, w *writer) error {
 	for range 2 {
+		if t.first == 0 {
+			return nil
+		}
 		var wrong []int64
 		err := c.get(ctx, span{0, t.first}, true, w.mine, func(i int64, f frame, buffer []byte) error {
-			b := buffer[:lengthOf(t.size, i)]
+			if f.kind == frameSkip {
+				return nil
+			}
+			b := buffer[:t.unit.lengthOf(t.size, i)]
 			if err := t.limit.wait(ctx, len(b)); err != nil {
 				return err
 			}
-			if err := readChunk(w.file, b, i); err != nil {
+			if err := readAt(w.file, b, t.unit.offset(i)); err != nil {
 				return err
 			}
 			if sha256.Sum256(b) != f.hash {
 				wrong = append(wrong, i)
 			}
-			if len(wrong) > segment {
+			if len(wrong) > maxWrong {
 				return errTooMany
 			}
 			return nil
@@ -191,7 +234,7 @@ func (t *transfer) verifyFormer(ctx context.Context, c *client, w *writer) error
 	return lvm.Errorf(lvm.KindInternal, "volume %s reads back other data than was written to it", t.volume.ID)
 }
 
-var errTooMany = errors.New("more than a segment differs")
+var errTooMany = errors.New("too much differs")
 
 // arrival is a chunk that the source sent.
 type arrival struct {
@@ -249,7 +292,7 @@ func (w *writer) writeAll(ctx context.Context, arrived <-chan arrival) error {
 			}
 		}
 	})
-	next := w.t.next.Load()
+	next, unflushed := w.t.next.Load(), lvm.Bytes(0)
 	for a := range arrived {
 		err := context.Cause(ctx)
 		if err == nil {
@@ -260,8 +303,13 @@ func (w *writer) writeAll(ctx context.Context, arrived <-chan arrival) error {
 			cancel(err)
 			break
 		}
-		if next = a.chunk + 1; next%segment == 0 {
+		next = a.chunk + 1
+		if a.frame.kind != frameSkip {
+			unflushed += lvm.Bytes(w.t.unit)
+		}
+		if unflushed >= segment {
 			written <- next
+			unflushed = 0
 		}
 	}
 	written <- next
@@ -280,43 +328,46 @@ func (w *writer) flush(ctx context.Context, next int64) error {
 
 // writeOne writes a chunk. It does not write zeroes over zeroes: a write would allocate blocks of a thin pool.
 func (w *writer) writeOne(chunk int64, f frame) error {
-	if f.kind == frameData {
+	at := w.t.unit.offset(chunk)
+	switch f.kind {
+	case frameSkip:
+		return nil
+	case frameData:
 		if sha256.Sum256(f.data) != f.hash {
-			return lvm.Errorf(lvm.KindInternal, "what arrived of volume %s at %d is not what its source read there", w.t.volume.ID, chunk*int64(chunkSize))
+			return lvm.Errorf(lvm.KindInternal, "what arrived of volume %s at %d is not what its source read there", w.t.volume.ID, at)
 		}
-		return writeChunk(w.file, f.data, chunk)
+		return writeAt(w.file, f.data, at)
 	}
-	return w.zero(chunk, lengthOf(w.t.size, chunk))
+	return w.zero(at, w.t.unit.lengthOf(w.t.size, chunk))
 }
 
-func (w *writer) zero(chunk int64, n int) error {
+// zero makes a part zero. A thin volume gives its blocks back where it can.
+func (w *writer) zero(at lvm.Bytes, n int) error {
 	b := w.own[:n]
-	if err := readChunk(w.file, b, chunk); err != nil || isZero(b) {
+	if err := readAt(w.file, b, at); err != nil || isZero(b) {
 		return err
 	}
+	if w.t.volume.Class.Layout == lvm.LayoutThin {
+		discard(w.file, at, lvm.Bytes(n))
+		if err := readAt(w.file, b, at); err != nil || isZero(b) {
+			return err
+		}
+	}
 	clear(b)
-	return writeChunk(w.file, b, chunk)
+	return writeAt(w.file, b, at)
 }
 
 // zeroTail zeroes what the target's device has beyond the source's: a larger extent, or what another volume left there.
 func (w *writer) zeroTail(ctx context.Context, size lvm.Bytes) error {
-	if rest := int(w.t.size % chunkSize); rest != 0 && size > w.t.size {
-		b := w.own[:lengthOf(size, w.t.total-1)]
-		if err := readChunk(w.file, b, w.t.total-1); err != nil {
-			return err
-		}
-		clear(b[rest:])
-		if err := writeChunk(w.file, b, w.t.total-1); err != nil {
-			return err
-		}
-	}
-	for i := w.t.total; i < chunksOf(size); i++ {
+	for at := w.t.size; at < size; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := w.zero(i, lengthOf(size, i)); err != nil {
+		next := min(size, (at/lvm.Bytes(chunkSize)+1)*lvm.Bytes(chunkSize))
+		if err := w.zero(at, int(next-at)); err != nil {
 			return err
 		}
+		at = next
 	}
 	return nil
 }

@@ -1,0 +1,146 @@
+package move
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"sync"
+
+	"github.com/nodelvm/nodelvm/lvm"
+)
+
+// rounds is the engine's part for rounds; the methods are host.Host's.
+type rounds interface {
+	TakeRound(ctx context.Context, spec lvm.RoundSpec) (lvm.Round, error)
+	Rounds(ctx context.Context) ([]lvm.Round, error)
+	DropRound(ctx context.Context, id lvm.ID, uuid string) error
+	DropUnneededRounds(ctx context.Context) error
+	FitsPool(ctx context.Context, r lvm.Round) error
+}
+
+// newMove returns what identifies a hold or a round: no other one ever has it.
+func newMove() string {
+	var move [16]byte
+	_, _ = rand.Read(move[:]) // it never fails
+	return hex.EncodeToString(move[:])
+}
+
+// TakeRound is Source's.
+func (n *Node) TakeRound(ctx context.Context, id lvm.ID, uuid string, number int, before lvm.Bytes) error {
+	_, err := n.cfg.Engine.TakeRound(ctx, lvm.RoundSpec{Move: newMove(), Source: id, SourceUUID: uuid, Number: number, Before: before})
+	return err
+}
+
+// OfferRound is Source's.
+func (n *Node) OfferRound(ctx context.Context, v lvm.Volume, r lvm.Round) (Offer, error) {
+	all, err := n.cfg.Engine.Rounds(ctx)
+	if err != nil {
+		return Offer{}, err
+	}
+	if r.Size != v.DeviceSize() {
+		return Offer{}, lvm.Errorf(lvm.KindConflict, "round %d of volume %s has %s, and the volume has %s now", r.Number, v.ID, r.Size, v.DeviceSize())
+	}
+	offer := n.offer(v)
+	offer.Move, offer.Round = r.Move, true
+	if former := newestBefore(all, v, r.Number); former != nil {
+		offer.Since = former.Move
+		_, err = n.server.changes.of(ctx, n.cfg.Engine, query{id: v.ID, uuid: v.UUID, since: former.Move, move: r.Move})
+	}
+	return offer, err
+}
+
+// newestBefore returns the newest round of a volume with a lower number; nil: there is none.
+func newestBefore(all []lvm.Round, v lvm.Volume, number int) (newest *lvm.Round) {
+	for i := range all {
+		r := &all[i]
+		if r.Source == v.ID && r.SourceUUID == v.UUID && r.State != lvm.StateCreating && r.Number < number && (newest == nil || r.Number > newest.Number) {
+			newest = r
+		}
+	}
+	return newest
+}
+
+// sinceNewest returns the newest round of a held volume, if the engine can tell what changed since; else it removes the volume's rounds, which are of no
+// use then: everything is copied.
+func (n *Node) sinceNewest(ctx context.Context, v lvm.Volume) (string, error) {
+	if v.Class.Layout != lvm.LayoutThin {
+		return "", nil
+	}
+	all, err := n.cfg.Engine.Rounds(ctx)
+	if err != nil {
+		return "", err
+	}
+	const any = 1 << 30
+	newest := newestBefore(all, v, any)
+	if newest == nil {
+		return "", nil
+	}
+	_, err = n.server.changes.of(ctx, n.cfg.Engine, query{id: v.ID, uuid: v.UUID, since: newest.Move, move: v.Move})
+	switch {
+	case err == nil:
+		return newest.Move, nil
+	case ctx.Err() != nil:
+		return "", err
+	}
+	n.cfg.Log.Warn("cannot tell what changed in a volume since it was copied; everything is copied again", "volume", v.ID.String(), "error", err)
+	for i := range all {
+		if r := all[i]; r.Source == v.ID {
+			if err := n.DropRound(ctx, r); err != nil {
+				n.cfg.Log.Warn("cannot remove a snapshot of a move; the driver retries", "lv", r.ID.String(), "error", err)
+			}
+		}
+	}
+	return "", nil
+}
+
+// DropRound is Source's.
+func (n *Node) DropRound(ctx context.Context, r lvm.Round) error {
+	if err := n.server.stop(ctx, r.Source); err != nil {
+		return err
+	}
+	return n.cfg.Engine.DropRound(ctx, r.ID, r.UUID)
+}
+
+// DropUnneededRounds is Source's.
+func (n *Node) DropUnneededRounds(ctx context.Context) error {
+	return n.cfg.Engine.DropUnneededRounds(ctx)
+}
+
+// Rounds is Source's.
+func (n *Node) Rounds(ctx context.Context) ([]lvm.Round, error) { return n.cfg.Engine.Rounds(ctx) }
+
+// FitsPool is Source's.
+func (n *Node) FitsPool(ctx context.Context, r lvm.Round) error {
+	return n.cfg.Engine.FitsPool(ctx, r)
+}
+
+// maxCached bounds the memory for what changed: 2 MiB for each TiB of a volume.
+const maxCached = 8
+
+// changesCache remembers what changed: a round never changes, nor does a volume while it is held, and each has its own name.
+type changesCache struct {
+	mu    sync.Mutex
+	known map[query]*lvm.Changes
+}
+
+// of returns what changed since the round that a query names; nil: it names none.
+func (c *changesCache) of(ctx context.Context, engine held, q query) (*lvm.Changes, error) {
+	if q.since == "" {
+		return nil, nil
+	}
+	key := query{id: q.id, uuid: q.uuid, since: q.since, move: q.move}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if found := c.known[key]; found != nil {
+		return found, nil
+	}
+	found, err := engine.Changes(ctx, q.id, q.uuid, q.since, q.move)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.known) >= maxCached || c.known == nil {
+		c.known = map[query]*lvm.Changes{}
+	}
+	c.known[key] = found
+	return found, nil
+}
