@@ -32,8 +32,8 @@ func (c *command) drainCommand() *cobra.Command {
 		Short: "Move all volumes of a node to other nodes: print a plan, ask, annotate the claims, and print the progress",
 		Long: `Move all volumes of a node to other nodes, to remove it for good.
 
-The command prints a plan with the target of each claim, and asks before it annotates the claims. It stops no pod: the copy of
-a volume begins when its pod has ended, for example by kubectl drain. It can be interrupted and repeated: a move that has begun keeps its target.`,
+The command prints a plan with the target of each claim, and asks before it annotates the claims. It stops no pod: the last
+copy of a volume begins when its pod has ended, for example by kubectl drain. It can be interrupted and repeated: a move that has begun keeps its target.`,
 		Args: cobra.ExactArgs(1),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 {

@@ -37,7 +37,7 @@ func (c *command) moveCommand() *cobra.Command {
 		Long: `Move the volumes of claims, with those of the other claims of their pods, to another node.
 
 The command prints a plan and annotates the claims. The drivers of both nodes do the rest, also without this command.
-The pods that use the volumes have to be deleted: each copy begins when its pod has ended.`,
+The pods that use the volumes have to be deleted. Thin volumes are copied before, others when their pods have ended.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.to, "to", "", "node that shall have the volumes")

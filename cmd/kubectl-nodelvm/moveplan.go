@@ -271,7 +271,7 @@ func writeNext(w io.Writer, pods []*corev1.Pod) error {
 		return nil
 	}
 	var text strings.Builder
-	text.WriteString("next: delete the pods that use the volumes when an interruption suits you. A copy begins when its pod has ended; the pod that replaces it waits until the volume has moved:\n")
+	text.WriteString("next: delete the pods that use the volumes when an interruption suits you. Thin volumes are copied before, others when their pods have ended; a pod that replaces one waits until the volumes have moved:\n")
 	for _, pod := range pods {
 		writeLine(&text, "  ", fmt.Sprintf("kubectl -n %s delete pod %s", pod.Namespace, printable.ShellWord(pod.Name)))
 	}

@@ -71,7 +71,7 @@ var layers = map[string][]string{
 	"lvm/internal/alloc":     {"lvm"},
 	"lvm/internal/lvmcmd":    {"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "internal/dm"},
 	"lvm/internal/oplock":    commands,
-	"lvm/internal/thindelta": {"lvm", "lvm/tail"},
+	"lvm/internal/thindelta": {"lvm", "lvm/tail", "internal/dm"},
 	"lvm/internal/zeroed":    {"lvm", "lvm/internal/alloc"},
 	"lvm/internal/reserve":   {"lvm", "lvm/internal/alloc"},
 	"lvm/internal/engine":    slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed"}),

@@ -65,6 +65,7 @@ type Agent struct {
 	asked    map[string]bool      // by namespace/name: claims whose annotation may concern this node
 	progress map[string]Progress  // by name of the PersistentVolume
 	reported map[string]reported  // by namespace/name
+	alone    map[string]alone     // by name of the PersistentVolume
 	refusals *flowcontrol.Backoff // by namespace/name: of claims whose move cannot begin
 	paces    map[string]pace      // by unit.key: of moves that wait
 }
@@ -80,7 +81,7 @@ func New(cfg Config) *Agent {
 	a := &Agent{
 		engine: cfg.Engine, node: cfg.Node, grace: cmp.Or(cfg.Grace, Grace), log: cmp.Or(cfg.Log, slog.Default()), now: time.Now,
 		queue: workqueue.NewTypedDelayingQueue[string](),
-		asked: map[string]bool{}, progress: map[string]Progress{}, reported: map[string]reported{}, paces: map[string]pace{},
+		asked: map[string]bool{}, progress: map[string]Progress{}, reported: map[string]reported{}, alone: map[string]alone{}, paces: map[string]pace{},
 		refusals: flowcontrol.NewBackOff(lookLater, lookRefused),
 	}
 	if cfg.Client != nil {
@@ -164,6 +165,9 @@ func (a *Agent) Run(ctx context.Context) {
 
 // lookAround queues the namespaces of the moves that are in the tags of this node's volumes.
 func (a *Agent) lookAround(ctx context.Context) {
+	if err := a.engine.DropUnneeded(ctx); err != nil {
+		a.log.WarnContext(ctx, "cannot remove the snapshots of moves that ended", "error", err)
+	}
 	locals, err := a.engine.Volumes(ctx)
 	if err != nil {
 		a.log.WarnContext(ctx, "cannot list the volumes that move", "error", err)
@@ -290,6 +294,10 @@ func (a *Agent) one(ctx context.Context, u unit) (step, error) {
 		a.log.InfoContext(ctx, "step of a move", "claim", u.namespace+"/"+u.claim, "step", string(s.do))
 	}
 	err = a.take(ctx, v, s)
+	if s.do == takeRound && err != nil && ctx.Err() == nil {
+		a.copiesAlone(v.local.Name, err)
+		return s, nil // decide again, without rounds
+	}
 	if s.do == hold && lvm.KindOf(err) == lvm.KindInUse { // the kubelet unmounts a volume after the end of its pod
 		s, err = waiting(api.MoveStopping, err.Error()), nil
 	}

@@ -11,7 +11,7 @@ import (
 // reviewer returns the account and the node of a token with the audience api.AudienceMove; "": it has none.
 type reviewer func(ctx context.Context, token string) (account, node string, err error)
 
-// MayPull decides whether a peer with a token and a TLS key may copy a volume of this node. nil: it may. The volume is held for a move. The
+// MayPull decides whether a peer with a token and a TLS key may copy a volume of this node. nil: it may. The volume is held for a move, or has a round. The
 // token is bound to the node that the move's record names, and that node's answer has the key. The claim still names that node, or the
 // volume is handed over. account is the one of the driver's pods.
 func (a *Agent) MayPull(ctx context.Context, account, token, key string, id lvm.ID, uuid string) error {
@@ -32,7 +32,8 @@ func (a *Agent) MayPull(ctx context.Context, account, token, key string, id lvm.
 		if l.ID != id || l.UUID != uuid {
 			continue
 		}
-		if l.State != stateMoving && l.State != stateMoved || r == nil || r.To != node || r.From != a.node {
+		copies := l.State == stateMoving || l.State == stateMoved || l.State == lvm.StateReady && len(l.Rounds) > 0
+		if !copies || r == nil || r.To != node || r.From != a.node {
 			return refuse("volume %s does not move to node %s", id, kubeclient.Quoted(node))
 		}
 		return a.mayPull(ctx, l, r, key)

@@ -31,7 +31,7 @@ func (d data) Volumes(ctx context.Context) ([]Local, error) {
 		}
 		all = append(all, Local{Volume: v, Move: v.Move, Record: v.Record})
 	}
-	return all, nil
+	return all, d.addRounds(ctx, all)
 }
 
 func (d data) Note(ctx context.Context, id lvm.ID, uuid, record string) error {
@@ -43,11 +43,15 @@ func (d data) Hold(ctx context.Context, id lvm.ID, uuid string) (Offer, error) {
 	if err != nil {
 		return Offer{}, err
 	}
+	return encodeOffer(offer)
+}
+
+func encodeOffer(offer move.Offer) (Offer, error) {
 	text, err := json.Marshal(offer)
 	if err != nil {
-		return Offer{}, lvm.Errorf(lvm.KindInternal, "cannot write the offer of volume %s: %w", id, err)
+		return Offer{}, lvm.Errorf(lvm.KindInternal, "cannot write the offer of volume %s: %w", offer.Volume, err)
 	}
-	return Offer{Move: offer.Move, Text: text}, nil
+	return Offer{Move: offer.Move, Round: offer.Round, Text: text}, nil
 }
 
 func (d data) Cancel(ctx context.Context, id lvm.ID, uuid string) error {
@@ -71,7 +75,7 @@ func (d data) Receive(ctx context.Context, offer Offer, of Offered, parameters m
 		return Progress{}, err
 	}
 	p, err := d.node.Receive(ctx, o, class)
-	return Progress{Done: p.Done, Total: p.Total, Problem: p.Problem}, err
+	return Progress{Move: o.Move, Done: p.Done, Total: p.Total, Problem: p.Problem}, err
 }
 
 func (d data) Finish(ctx context.Context, id lvm.ID, uuid string) error {
@@ -93,7 +97,7 @@ func parseOffer(offer Offer, parameters map[string]string) (o move.Offer, class 
 	if err := json.Unmarshal(offer.Text, &o); err != nil {
 		return o, class, lvm.Errorf(lvm.KindInvalid, "the offer of the source cannot be read: %w", err)
 	}
-	if o.Move != offer.Move {
+	if o.Move != offer.Move || o.Round != offer.Round {
 		return o, class, lvm.Errorf(lvm.KindInvalid, "the offer of the source is for move %q, and its text for %q", offer.Move, o.Move)
 	}
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {

@@ -129,22 +129,28 @@ func (v *view) copying() step {
 	return waiting(api.MoveCopying, fmt.Sprintf("%s of %s are copied to node %s", a.Done, a.Total, v.rec.To))
 }
 
-// stop waits until no pod uses the volume, and holds it.
+// stop waits until no pod uses the volume, and holds it. Until then the volume is copied ahead.
 func (v *view) stop() step {
-	for _, p := range v.users {
-		if p.node == v.node && !p.ended {
-			return v.waitForPod(p)
-		}
+	if v.useless != nil {
+		return step{do: dropRounds, phase: api.MoveStopping}
 	}
-	return step{do: hold, phase: api.MoveCopying}
+	p := v.user()
+	if p == nil {
+		return v.afterPods()
+	}
+	if s := v.copyAhead(); s.do != wait {
+		return s
+	}
+	return v.waitForPod(*p)
 }
 
-func (v *view) waitForPod(p podUse) step {
-	if p.deleted {
-		return waiting(api.MoveStopping, fmt.Sprintf("waits until pod %s has ended on node %s", p.name, v.node))
+// user is a pod that uses the volume on this node; nil: none does.
+func (v *view) user() *podUse {
+	i := slices.IndexFunc(v.users, func(p podUse) bool { return p.node == v.node && !p.ended })
+	if i < 0 {
+		return nil
 	}
-	return blocked(api.MoveStopping, fmt.Sprintf("pod %s still uses the volume on node %s: delete it (kubectl -n %s delete pod %s). A pod that replaces it waits until the volume is on node %s",
-		p.name, v.node, v.rec.Namespace, p.name, v.rec.To))
+	return &v.users[i]
 }
 
 // goBack undoes what the source did: the move is cancelled.

@@ -61,10 +61,11 @@ func (v *view) receiving() step {
 
 // receiveOrAnswer publishes this process's key and the progress; else the copy continues.
 func (v *view) receiveOrAnswer() step {
+	o, _ := offered(v.pv)
 	if v.pv.Annotations[api.AnnotationMoveAnswer] != v.answer().text() {
-		return step{do: answer, phase: api.MoveCopying}
+		return step{do: answer, phase: api.MoveCopying, of: o.Move}
 	}
-	return step{do: receive, phase: api.MoveCopying}
+	return step{do: receive, phase: api.MoveCopying, of: o.Move}
 }
 
 // unwanted discards a copy that is not the user's volume, if that is sure: the PersistentVolume is the source's and does not offer this hold to
@@ -100,7 +101,7 @@ func (v *view) received() step {
 		return waiting(api.MoveCopying, "waits for the source")
 	}
 	if o, ok := offered(v.pv); ok && o.Move != v.local.Move {
-		return step{do: receive, phase: api.MoveCopying} // held again: the copy is worthless
+		return step{do: discard, phase: api.MoveCopying} // held again, or copied ahead: this copy is worthless
 	}
 	if v.pv.Annotations[api.AnnotationMoveAnswer] != v.answer().text() {
 		return step{do: answer, phase: api.MoveCopying}
@@ -116,6 +117,12 @@ func (v *view) answer() Answer {
 		a.Problem = cut(v.refused.Error())
 	case v.progress.Problem != nil:
 		a.Problem = cut(v.progress.Problem.Error())
+	}
+	if v.local != nil && v.local.State == stateReceiving && v.local.Base != "" && v.local.Base == v.local.Move {
+		a.Round, a.Done, a.Total = v.local.Base, 0, 0
+		if v.progress.Move == a.Round {
+			a.Sent = v.progress.Total
+		}
 	}
 	if v.local != nil && v.local.State == stateReceived {
 		a = Answer{Key: v.key, Received: v.local.Move}

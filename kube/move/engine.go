@@ -3,6 +3,7 @@ package move
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -14,13 +15,26 @@ type Engine interface {
 	// Note replaces the record in a volume's tags; "": none. It has at most MaxRecord bytes.
 	Note(ctx context.Context, id lvm.ID, uuid, record string) error
 	Source
+	Rounds
 	Target
+}
+
+// Rounds copies volumes ahead: while pods still use them.
+type Rounds interface {
+	// TakeRound takes a snapshot of a ready volume with a record. KindInvalid: it is not thin; KindInsufficientCapacity: its pool has no room.
+	TakeRound(ctx context.Context, id lvm.ID, uuid string, number int, before lvm.Bytes) error
+	// OfferRound returns the offer of a round of a ready volume. An error means that the round is of no use, or harms others.
+	OfferRound(ctx context.Context, of Local, round string) (Offer, error)
+	// DropRounds removes the rounds of a volume but one; "": all.
+	DropRounds(ctx context.Context, of Local, but string) error
+	// DropUnneeded removes the rounds of volumes that have no record any more, or are handed over, or gone.
+	DropUnneeded(ctx context.Context) error
 }
 
 // Source gives volumes away.
 type Source interface {
-	// Hold tags a ready volume as moving, and lets the target of the offer copy it. A held one stays so: the offer is the same but for address and
-	// key. KindInUse: its device is open.
+	// Hold tags a ready volume as moving, and lets the target of the offer copy it, or what changed since the newest round. A held one stays so: the
+	// offer is the same but for address and key, and for that round, if it is of no use. KindInUse: its device is open.
 	Hold(ctx context.Context, id lvm.ID, uuid string) (Offer, error)
 	// Cancel tags a moving volume as ready. Nil for a ready one. KindConflict: it was handed over.
 	Cancel(ctx context.Context, id lvm.ID, uuid string) error
@@ -48,12 +62,22 @@ type Local struct {
 	lvm.Volume
 	Move   string // identifies the hold, of a volume that is moving, moved, receiving or received
 	Record string // as Note wrote it
+	Rounds []Round
 }
 
-// Offer says how to copy a held volume. Only the engines read its text.
+// Round is a snapshot of a volume that is being copied ahead.
+type Round struct {
+	Move    string // identifies it
+	Number  int
+	Before  lvm.Bytes // how much the round before it copied; 0: unknown
+	Created time.Time
+}
+
+// Offer says how to copy a held volume, or a round. Only the engines read its text.
 type Offer struct {
-	Move string          `json:"move"`
-	Text json.RawMessage `json:"text"`
+	Move  string          `json:"move"`
+	Round bool            `json:"round,omitempty"` // of a round: this copy is not the last one
+	Text  json.RawMessage `json:"text"`
 }
 
 // Offered is the volume that an offer has to be of, as the source's PersistentVolume has it.
@@ -66,6 +90,7 @@ type Offered struct {
 
 // Progress is how far a copy is.
 type Progress struct {
+	Move        string // of the offer
 	Done, Total lvm.Bytes
 	Problem     error // why the last attempt ended; the next Receive tries again
 }

@@ -94,6 +94,8 @@ func (a *Agent) gatherSource(ctx context.Context, v *view, locals []Local) (err 
 		return err
 	case v.rec == nil:
 		return nil
+	case v.local.State == lvm.StateReady:
+		a.gatherRounds(ctx, v)
 	case v.local.State == stateMoving:
 		if offer, err := a.engine.Hold(ctx, v.local.ID, v.local.UUID); err != nil {
 			v.held = err
@@ -110,6 +112,22 @@ func (a *Agent) gatherSource(ctx context.Context, v *view, locals []Local) (err 
 	}
 	v.members, err = a.membersOf(ctx, v, locals)
 	return err
+}
+
+// gatherRounds reads what decides on the rounds of a volume that is ready.
+func (a *Agent) gatherRounds(ctx context.Context, v *view) {
+	v.alone = a.aloneNow(v.local.Name)
+	newest := v.newest()
+	if newest == nil {
+		return
+	}
+	offer, err := a.engine.OfferRound(ctx, *v.local, newest.Move)
+	switch {
+	case err == nil:
+		v.offer = &offer
+	case lvm.KindOf(err) != lvm.KindBusy || v.user() == nil: // else the agent can wait as long as the pods run
+		v.useless = err
+	}
 }
 
 // membersOf reads the claims of a move: those that the record names, and those whose record names this one.

@@ -3,6 +3,7 @@ package move
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,8 @@ type inSteps struct {
 	t     *testing.T
 	steps []string
 	dead  map[string]bool // nodes whose agent does not run
+
+	killed bool // an agent was killed, and takes another step with a new process
 }
 
 func play(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy) *inSteps {
@@ -57,13 +60,16 @@ func (p *inSteps) step() bool {
 			if i := slices.IndexFunc(units, func(u unit) bool { return u.claim == claim }); i >= 0 {
 				u = units[i]
 			}
-			before := p.version
+			before, copied := p.version, p.copied()
 			s, err := a.one(p.t.Context(), u)
+			if errors.Is(err, errKilled) || p.killed {
+				p.agents[node], p.killed = p.newAgent(node), false
+			}
 			if bad := p.check(); bad != nil {
 				p.t.Fatalf("after %s of node %s for %s: %v; before it %q", s.do, node, claim, bad, p.steps)
 			}
 			p.reconcile()
-			if err == nil && s.do != wait && (s.do != receive || p.version != before || p.copies()) {
+			if err == nil && s.do != wait && (s.do != receive || p.version != before || p.copied() != copied) {
 				p.steps = append(p.steps, fmt.Sprintf("%s %s: %s", node, claim, s.do))
 				return true
 			}
@@ -72,16 +78,15 @@ func (p *inSteps) step() bool {
 	return false
 }
 
-// copies reports whether a copy is under way that the next call of Receive continues.
-func (p *inSteps) copies() bool {
-	for _, d := range p.nodes {
-		for _, v := range d.vols {
-			if v.State == stateReceiving && !d.full && !p.dead["node-1"] {
-				return true
-			}
+// copied says how far all copies are.
+func (p *inSteps) copied() (text string) {
+	for _, node := range []string{"node-1", "node-2"} {
+		for _, name := range slices.Sorted(maps.Keys(p.nodes[node].vols)) {
+			v := p.nodes[node].vols[name]
+			text += fmt.Sprint(v.Move, v.State, v.Base, v.left, " ")
 		}
 	}
-	return false
+	return text
 }
 
 // rest takes steps until all wait.
@@ -663,17 +668,21 @@ func TestMayPull(t *testing.T) {
 		key           string
 		may           bool
 	}{
-		"the target":                    {may: true},
-		"another node":                  {node: "node-3"},
-		"the source":                    {node: "node-1"},
-		"a token of no node":            {node: "-"},
-		"another account":               {account: "system:serviceaccount:ns:default"},
-		"another process":               {key: "another key"},
-		"no key":                        {key: "-"},
-		"a cancelled move":              {change: func(p *inSteps) { p.annotateClaim("data", api.AnnotationMoveTo, "") }},
-		"a move to another node":        {change: func(p *inSteps) { p.annotateClaim("data", api.AnnotationMoveTo, "node-3") }},
-		"a deleted claim":               {change: func(p *inSteps) { delete(p.claims, "data") }},
-		"a volume that is not held":     {change: func(p *inSteps) { p.nodes["node-1"].vols["pvc-uid-data"].State = lvm.StateReady }},
+		"the target":                {may: true},
+		"another node":              {node: "node-3"},
+		"the source":                {node: "node-1"},
+		"a token of no node":        {node: "-"},
+		"another account":           {account: "system:serviceaccount:ns:default"},
+		"another process":           {key: "another key"},
+		"no key":                    {key: "-"},
+		"a cancelled move":          {change: func(p *inSteps) { p.annotateClaim("data", api.AnnotationMoveTo, "") }},
+		"a move to another node":    {change: func(p *inSteps) { p.annotateClaim("data", api.AnnotationMoveTo, "node-3") }},
+		"a deleted claim":           {change: func(p *inSteps) { delete(p.claims, "data") }},
+		"a volume that is not held": {change: func(p *inSteps) { p.nodes["node-1"].vols["pvc-uid-data"].State = lvm.StateReady }},
+		"a volume that is copied ahead": {change: func(p *inSteps) {
+			v := p.nodes["node-1"].vols["pvc-uid-data"]
+			v.State, v.Rounds = lvm.StateReady, []Round{{Move: "round"}}
+		}, may: true},
 		"a volume without a record":     {change: func(p *inSteps) { p.nodes["node-1"].vols["pvc-uid-data"].Record = "" }},
 		"a PersistentVolume not parked": {change: func(p *inSteps) { delete(p.pvs, "pvc-uid-data") }},
 		"an earlier volume of its name": {change: func(p *inSteps) { p.nodes["node-1"].vols["pvc-uid-data"].UUID = "another" }},

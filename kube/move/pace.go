@@ -12,12 +12,14 @@ import (
 type pace struct {
 	phase string
 	warn  bool
+	of    string
 	since time.Time // when it began to wait so
 	next  time.Time
 }
 
 const (
 	paceShare = 10                     // The interval is this part of the time that a move has waited.
+	paceReady = 100                    // As paceShare, of a move that waits for a user alone.
 	paceEach  = 250 * time.Millisecond // It is at most lookLater, or so long for each move of the namespace that waits.
 	paceFew   = 100                    // The change of a claim makes the others of its namespace due, if no more wait.
 )
@@ -38,8 +40,12 @@ func (a *Agent) rest(u unit, s step) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now, p := a.now(), a.paces[u.key()]
-	if p.phase != s.phase || p.warn != s.warn {
-		p = pace{phase: s.phase, warn: s.warn, since: now}
+	if p.phase != s.phase || p.warn != s.warn || p.of != s.of {
+		p = pace{phase: s.phase, warn: s.warn, of: s.of, since: now}
+	}
+	share := time.Duration(paceShare)
+	if s.ready {
+		share = paceReady
 	}
 	if len(a.paces) >= maxPaces {
 		clear(a.paces)
@@ -50,7 +56,7 @@ func (a *Agent) rest(u unit, s step) time.Duration {
 			waiting++
 		}
 	}
-	again := min(max(lookLater, time.Duration(waiting)*paceEach), max(lookSoon, now.Sub(p.since)/paceShare))
+	again := min(max(lookLater, time.Duration(waiting)*paceEach), max(lookSoon, now.Sub(p.since)/share))
 	p.next = now.Add(again)
 	a.paces[u.key()] = p
 	return again

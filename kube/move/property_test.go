@@ -24,6 +24,10 @@ func TestInvariant(t *testing.T) {
 		w := newWorld(policy, "data", "wal")
 		w.acked["pvc-uid-data"], w.acked["pvc-uid-wal"] = 0, 0
 		s := &simulation{w: w, t: rt}
+		if rapid.Bool().Draw(rt, "thin") {
+			w.makeThin()
+		}
+		w.nodes["node-1"].noRoom = rapid.IntRange(0, 3).Draw(rt, "no room") == 0
 		w.startPod("db-0")
 		w.annotateClaim("data", api.AnnotationMoveTo, "node-2")
 		w.annotateClaim("wal", api.AnnotationMoveTo, "node-2")
@@ -43,7 +47,7 @@ type simulation struct {
 
 // act is one move of one of the actors.
 func (s *simulation) act() {
-	switch n := rapid.IntRange(0, 39).Draw(s.t, "actor"); {
+	switch n := rapid.IntRange(0, 40).Draw(s.t, "actor"); {
 	case n < 24 && s.within == "":
 		s.agent([]string{"node-1", "node-2"}[n%2], []string{"data", "wal"}[n/2%2])
 	case n < 24:
@@ -77,6 +81,8 @@ func (s *simulation) user(n int) {
 		if rapid.IntRange(0, 5).Draw(s.t, "delete") == 0 {
 			s.w.deleteClaim(claim)
 		}
+	case 40:
+		s.w.now = s.w.now.Add(roundEvery)
 	case 39:
 		s.w.annotateClaim(claim, api.AnnotationSelectedNode, rapid.SampledFrom([]string{"node-1", "node-2"}).Draw(s.t, "selected"))
 	}

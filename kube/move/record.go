@@ -210,7 +210,9 @@ type Answer struct {
 	Key       string    `json:"key,omitempty"` // of the process that copies
 	Done      lvm.Bytes `json:"done,omitempty"`
 	Total     lvm.Bytes `json:"total,omitempty"`
-	Received  string    `json:"received,omitempty"`  // the hold of which the target has a complete, durable copy
+	Round     string    `json:"round,omitempty"`     // The round that the target has completely, and nothing of a later one.
+	Sent      lvm.Bytes `json:"sent,omitempty"`      // What that round copied; 0: unknown.
+	Received  string    `json:"received,omitempty"`  // The hold of which the target has a complete, durable copy.
 	Confirmed string    `json:"confirmed,omitempty"` // the hold that the target knows to be handed over
 	Problem   string    `json:"problem,omitempty"`   // what the target waits for
 }

@@ -25,6 +25,10 @@ const (
 	selectNode   action = "select the target for the claim"
 	restoreClass action = "restore the claim's attributes class"
 
+	takeRound  action = "take a snapshot"
+	dropFormer action = "remove the earlier snapshots"
+	dropRounds action = "remove the snapshots"
+
 	hold     action = "hold the volume"
 	cancel   action = "cancel the hold"
 	handOver action = "hand the volume over"
@@ -37,9 +41,11 @@ const (
 // step is what an agent does next for a claim.
 type step struct {
 	do    action
-	why   string // of wait: a sentence for the claim's user
-	warn  bool   // of wait: a user has to do something
-	phase string // for the status
+	why   string // Of wait: a sentence for the claim's user.
+	warn  bool   // Of wait: a user has to do something.
+	phase string // For the status.
+	of    string // The copy that the step waits for; another one makes the agents read more often.
+	ready bool   // Of wait: only the end of a pod is missing, and should not wait for the agent.
 }
 
 func waiting(phase, why string) step { return step{do: wait, phase: phase, why: why} }

@@ -78,7 +78,19 @@ func (a *Agent) takeLocal(ctx context.Context, v *view, do action) (done bool, e
 		a.mu.Lock()
 		delete(a.progress, v.local.Name)
 		a.mu.Unlock()
-		return true, a.engine.Note(ctx, id, uuid, "")
+		err := a.engine.Note(ctx, id, uuid, "")
+		if err == nil && len(v.local.Rounds) > 0 {
+			err = a.engine.DropUnneeded(ctx)
+		}
+		return true, err
+	case takeRound:
+		number, before := v.nextRound()
+		return true, a.engine.TakeRound(ctx, id, uuid, number, before)
+	case dropFormer:
+		return true, a.engine.DropRounds(ctx, *v.local, v.newest().Move)
+	case dropRounds:
+		a.copiesAlone(v.local.Name, v.useless)
+		return true, a.engine.DropRounds(ctx, *v.local, "")
 	case hold:
 		_, err := a.engine.Hold(ctx, id, uuid)
 		return true, err

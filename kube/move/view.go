@@ -23,7 +23,9 @@ type view struct {
 	users []podUse // the pods that use the claim
 
 	// On the source.
-	offer   *Offer    // of a held volume; nil: not held.
+	offer   *Offer    // of a held volume, or of the newest round of a ready one; nil: none.
+	useless error     // why the rounds of a ready volume are of no use; nil: they are.
+	alone   error     // why no round can be taken; nil: one can.
 	held    error     // Why Hold refused; nil: it did not.
 	members []*member // Of the move, this claim included.
 	unmoved bool      // Of a moved volume: another claim of its move is not moved yet, and this volume is the record of the switch.

@@ -53,13 +53,20 @@ type disks struct {
 	node string
 	vols map[string]*vol
 	full bool
+
+	noRoom  bool // for rounds
+	useless bool // its rounds
 }
 
 type vol struct {
 	Local
 	content int
-	left    int // steps of the copy
+	left    int // steps of the copy, of size
+	size    int
 	open    bool
+
+	rounds map[string]int // the content of each round
+	wrong  bool           // a copy of changes was written over other content than they belong to
 }
 
 const group = "AAAAAA-BBBB-CCCC-DDDD-EEEE-FFFF-GGGGG"
@@ -367,8 +374,11 @@ func (d *disks) Hold(_ context.Context, id lvm.ID, _ string) (o Offer, err error
 		if v.State != stateMoving {
 			return lvm.Errorf(lvm.KindConflict, "%s is %s", id, v.State)
 		}
-		text, _ := json.Marshal(map[string]string{"node": d.node, "volume": id.LV})
-		o = Offer{Move: v.Move, Text: text}
+		since := ""
+		if n := len(v.Rounds); n > 0 && !d.useless {
+			since = v.Rounds[n-1].Move
+		}
+		o = d.offerOf(v, v.Move, since, false)
 		return nil
 	})
 	return o, err
@@ -399,7 +409,7 @@ func (d *disks) Remove(_ context.Context, id lvm.ID, _ string) error {
 
 func (d *disks) Receive(_ context.Context, o Offer, _ Offered, _ map[string]string) (p Progress, err error) {
 	err = objects{d.w}.request(func() error {
-		var from struct{ Node, Volume string }
+		var from simulatedOffer
 		if err := json.Unmarshal(o.Text, &from); err != nil {
 			return err
 		}
@@ -411,21 +421,14 @@ func (d *disks) Receive(_ context.Context, o Offer, _ Offered, _ map[string]stri
 			v = &vol{Local: Local{Volume: lvm.Volume{ID: lvm.ID{VG: lvm.VGUUID(group + d.node[5:]), LV: from.Volume}, UUID: fmt.Sprint("lv-", d.node, d.w.holds), Name: from.Volume, Group: "vg", State: stateReceiving}}}
 			d.vols[from.Volume] = v
 		}
-		if v.State != stateReceiving && v.State != stateReceived {
+		if v.State != stateReceiving && (v.State != stateReceived || v.Move != o.Move) {
 			return lvm.Errorf(lvm.KindExists, "%s is %s", v.ID, v.State)
 		}
-		if v.Move != o.Move {
-			v.Move, v.State, v.left, v.content = o.Move, stateReceiving, 2, -1
-		}
-		p = Progress{Done: lvm.Bytes(2 - v.left), Total: 2}
-		source := d.w.nodes[from.Node].vols[from.Volume]
-		if source == nil || source.Move != o.Move || source.State != stateMoving {
+		v.begin(o.Move, from.Since)
+		if source := d.w.nodes[from.Node].vols[from.Volume]; !v.copy(source, o, from.Since) {
 			p.Problem = errors.New("the source does not serve it")
-			return nil
 		}
-		if v.left--; v.left <= 0 && v.State == stateReceiving {
-			v.State, v.content = stateReceived, source.content
-		}
+		p.Move, p.Done, p.Total = o.Move, lvm.Bytes(v.size-v.left)*lvm.GiB, lvm.Bytes(v.size)*lvm.GiB
 		return nil
 	})
 	return p, err
@@ -443,6 +446,118 @@ func (d *disks) Discard(_ context.Context, id lvm.ID, _ string) error {
 		delete(d.vols, id.LV)
 		return nil
 	})
+}
+
+// simulatedOffer is the text of an offer.
+type simulatedOffer struct{ Node, Volume, Since string }
+
+func (d *disks) offerOf(v *vol, move, since string, round bool) Offer {
+	text, err := json.Marshal(simulatedOffer{d.node, v.Name, since})
+	if err != nil {
+		panic(err)
+	}
+	return Offer{Move: move, Round: round, Text: text}
+}
+
+// begin is what alloc.PlanReceive decides.
+func (v *vol) begin(move, since string) {
+	l := &v.Volume
+	switch {
+	case v.Move == move && (v.State == stateReceived || l.Base == "" || l.Base == move || l.Base == since):
+	case v.Move != move && since != "" && l.Base == since && v.Move == since:
+		v.Move, v.State, v.left, v.size = move, stateReceiving, 1, 1
+	default:
+		v.Move, l.Base, v.State, v.left, v.size, v.content = move, "", stateReceiving, 2, 2, -1
+	}
+	l.Move = v.Move
+}
+
+// copy copies a part of what an offer is of, if the source serves that.
+func (v *vol) copy(source *vol, o Offer, since string) bool {
+	if v.State == stateReceived || v.Base == o.Move {
+		return true
+	}
+	if source == nil {
+		return false
+	}
+	content, serves := source.rounds[o.Move]
+	if source.Move == o.Move && source.State == stateMoving {
+		content, serves = source.content, true
+	}
+	base, knows := source.rounds[since]
+	if !serves || v.Base != "" && !knows {
+		return false
+	}
+	if v.left--; v.left > 0 {
+		return true
+	}
+	if v.Base != "" && v.content != base {
+		v.wrong = true
+	}
+	v.content = content
+	if o.Round {
+		v.Base = o.Move
+	} else {
+		v.State, v.Base = stateReceived, ""
+	}
+	return true
+}
+
+func (d *disks) TakeRound(_ context.Context, id lvm.ID, _ string, number int, before lvm.Bytes) error {
+	return d.call(id, func(v *vol) error {
+		switch {
+		case d.noRoom:
+			return lvm.Errorf(lvm.KindInsufficientCapacity, "no room for a snapshot on %s", d.node)
+		case v.State != lvm.StateReady || v.Record == "":
+			return lvm.Errorf(lvm.KindConflict, "%s is %s", id, v.State)
+		case v.rounds == nil:
+			v.rounds = map[string]int{}
+		}
+		d.w.holds++
+		r := Round{Move: fmt.Sprint("round ", d.w.holds), Number: number, Before: before, Created: d.w.now}
+		v.rounds[r.Move] = v.content
+		v.Rounds = append(slices.Clone(v.Rounds), r)
+		return nil
+	})
+}
+
+func (d *disks) OfferRound(_ context.Context, of Local, round string) (o Offer, err error) {
+	err = d.call(of.ID, func(v *vol) error {
+		if d.useless {
+			return lvm.Errorf(lvm.KindInternal, "nothing can be compared on %s", d.node)
+		}
+		i := slices.IndexFunc(v.Rounds, func(r Round) bool { return r.Move == round })
+		since := ""
+		if i > 0 {
+			since = v.Rounds[i-1].Move
+		}
+		o = d.offerOf(v, round, since, true)
+		return nil
+	})
+	return o, err
+}
+
+func (d *disks) DropRounds(_ context.Context, of Local, but string) error {
+	return d.call(of.ID, func(v *vol) error {
+		v.Rounds = slices.DeleteFunc(slices.Clone(v.Rounds), func(r Round) bool {
+			if r.Move != but {
+				delete(v.rounds, r.Move)
+			}
+			return r.Move != but
+		})
+		return nil
+	})
+}
+
+func (d *disks) DropUnneeded(ctx context.Context) error {
+	for _, v := range d.vols {
+		if len(v.Rounds) > 0 && v.State != stateMoving && (v.State != lvm.StateReady || v.Record == "") {
+			if err := d.DropRounds(ctx, v.Local, ""); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // startPod schedules and starts the pod, if the scheduler and the driver let it.
@@ -562,6 +677,9 @@ func (w *world) checkVolume(name string) error {
 			continue
 		}
 		text += fmt.Sprintf("%s: %s, hold %q, content %d, open %v; ", node, v.State, v.Move, v.content, v.open)
+		if v.wrong {
+			return fmt.Errorf("%s has a copy whose parts do not fit together: %s", name, text)
+		}
 		if v.open && v.State != lvm.StateReady {
 			return fmt.Errorf("%s is open but not ready: %s", name, text)
 		}
@@ -595,4 +713,13 @@ func (w *world) handedOver(v *vol) bool {
 		}
 	}
 	return false
+}
+
+// makeThin makes all volumes thin: they are copied ahead.
+func (w *world) makeThin() {
+	for _, d := range w.nodes {
+		for _, v := range d.vols {
+			v.Class.Layout = lvm.LayoutThin
+		}
+	}
 }

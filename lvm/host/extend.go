@@ -60,6 +60,9 @@ func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume,
 	if err == nil && v.State != lvm.StateReady {
 		err = engine.NotReady(g, v)
 	}
+	if err == nil && v.Record != "" { // a copy of it may be under way
+		err = lvm.Errorf(lvm.KindConflict, "volume %s/%s cannot be expanded now: its move to another node has begun. It is expanded there, or here if the move is cancelled", g.Name, lv.Name)
+	}
 	if err != nil {
 		return lvm.Volume{}, "", err
 	}

@@ -15,6 +15,8 @@ import (
 
 // copies is a node's volumes, without data: what the agents of a move see of an engine.
 type copies struct {
+	move.Rounds // nil: none of its volumes is thin
+
 	node  string
 	stuck bool // no copy of a volume to this node is ever complete
 
@@ -162,5 +164,7 @@ func (c *copies) Discard(_ context.Context, id lvm.ID, _ string) error {
 		return nil
 	})
 }
+
+func (c *copies) DropUnneeded(context.Context) error { return nil }
 
 func (c *copies) Key() string { return "key of " + c.node }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strconv"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/tail"
 )
@@ -20,10 +21,14 @@ var _ lvm.Delta = Command{}
 
 // Compare is lvm.Delta's. The pool has a metadata snapshot.
 func (Command) Compare(ctx context.Context, metadata string, one, two int, each func(from, length int64)) (chunk lvm.Bytes, err error) {
+	path, err := dm.LookPath("thin_delta")
+	if err != nil {
+		return 0, lvm.Errorf(lvm.KindInternal, "cannot run thin_delta: %w", err)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	command := exec.CommandContext(ctx, "thin_delta", "--metadata-snap", "--snap1", strconv.Itoa(one), "--snap2", strconv.Itoa(two), metadata)
-	command.Env = []string{"LC_ALL=C", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	command := exec.CommandContext(ctx, path, "--metadata-snap", "--snap1", strconv.Itoa(one), "--snap2", strconv.Itoa(two), metadata)
+	command.Env = []string{"LC_ALL=C", "PATH=" + dm.CommandPath}
 	var stderr tail.Buffer
 	command.Stderr = &stderr
 	stdout, err := command.StdoutPipe()

@@ -42,9 +42,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestNoProgram: without thin_delta the error says so.
-func TestNoProgram(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
+// TestNoMetadata: without thin_delta, or without a pool, the error names the program.
+func TestNoMetadata(t *testing.T) {
 	_, err := Command{}.Compare(t.Context(), "/dev/null", 1, 2, func(int64, int64) {})
 	if err == nil || !strings.Contains(err.Error(), "thin_delta") {
 		t.Error(err)

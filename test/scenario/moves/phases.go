@@ -55,18 +55,11 @@ func watchPhases(ctx context.Context, env *scenario.Environment) (func() string,
 	}, nil
 }
 
-// describe names the phases with their begins, and the rate of all copies together.
+// describe names the phases with their begins.
 func describe(all []phase, begin time.Time) string {
 	var parts []string
-	first := map[string]time.Time{}
 	for _, p := range all {
 		parts = append(parts, fmt.Sprintf("%s %s after %.1f s", p.claim, p.name, p.from.Sub(begin).Seconds()))
-		if first[p.name].IsZero() {
-			first[p.name] = p.from
-		}
-	}
-	if copying, switching := first[api.MoveCopying], first[api.MoveSwitching]; !copying.IsZero() && switching.After(copying) {
-		parts = append(parts, fmt.Sprintf("%.0f MiB/s with zeros", mib/switching.Sub(copying).Seconds()))
 	}
 	return strings.Join(parts, ", ")
 }
