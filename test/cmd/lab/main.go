@@ -70,7 +70,7 @@ func upCommand(open opener) *cobra.Command {
 	c.Flags().IntVar(&nodes, "nodes", 3, "number of worker nodes")
 	c.Flags().BoolVar(&noKubernetes, "no-kubernetes", false, "only nodes with blank disks, for tests of LVM alone")
 	c.Flags().BoolVar(&hardware, "hardware", false, "qemu emulates the nodes: two processors, NVMe, SCSI and SATA disks, Debian's stock kernel; with --no-kubernetes")
-	c.Flags().StringVar(&suite, "kernel", "", "with --hardware, the Debian suite of the kernel, such as trixie; by default that of the nodes")
+	c.Flags().StringVar(&suite, "kernel", "", "with --hardware, the Debian suite of the kernel; by default that of the nodes")
 	return c
 }
 
