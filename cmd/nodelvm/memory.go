@@ -5,14 +5,14 @@ import (
 	"runtime/debug"
 )
 
-// memoryGoal is the size of the heap from which on Go collects garbage more often. Each object of the cluster that a watch brings becomes garbage at once,
-// and a tenant's claims have up to 1.5 MiB: by default the heap would grow to twice what is in use before it is collected. More than the goal is in use only
-// on nodes with far more volumes than usual; the driver then gets that memory all the same.
-const memoryGoal = 40 << 20
+// garbagePercent is how much the heap grows, relative to what is in use, before Go collects garbage: half of Go's default. Each object of the cluster that
+// a watch brings becomes garbage at once, and a tenant's claims have up to 1.5 MiB. A limit in bytes would have Go collect all the time on a node where
+// more than that is in use.
+const garbagePercent = 50
 
-// limitGarbage sets the goal, unless the environment has one.
+// limitGarbage sets the percentage, unless the environment has one.
 func limitGarbage() {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryGoal)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
 	}
 }

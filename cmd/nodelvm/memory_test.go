@@ -1,20 +1,19 @@
 package main
 
 import (
-	"math"
 	"runtime/debug"
 	"testing"
 )
 
-// TestGarbageIsLimited: the driver sets a goal for its memory, and an admin's GOMEMLIMIT counts instead.
+// TestGarbageIsLimited: the driver collects garbage earlier than Go does by default, and an admin's GOGC counts instead.
 func TestGarbageIsLimited(t *testing.T) {
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
-	for variable, want := range map[string]int64{"": memoryGoal, "1GiB": math.MaxInt64} {
-		debug.SetMemoryLimit(math.MaxInt64)
-		t.Setenv("GOMEMLIMIT", variable)
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	for variable, want := range map[string]int{"": garbagePercent, "200": 100} {
+		debug.SetGCPercent(100)
+		t.Setenv("GOGC", variable)
 		limitGarbage()
-		if is := debug.SetMemoryLimit(-1); is != want {
-			t.Errorf("GOMEMLIMIT=%q: the limit is %d, want %d", variable, is, want)
+		if is := debug.SetGCPercent(100); is != want {
+			t.Errorf("GOGC=%q: the percentage is %d, want %d", variable, is, want)
 		}
 	}
 }
