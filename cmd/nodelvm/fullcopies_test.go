@@ -67,7 +67,7 @@ func fullCopy(t *testing.T, account, node, key, class, log string) {
 	own, out := filepath.Join(t.TempDir(), "token"), &buffer{}
 	must(t, os.WriteFile(own, []byte(ofAccount(driverAccount)), 0o600))
 	d := newDriver(&options{nodeName: "node-1", move: moveOptions{listen: freeAddress(t), address: "127.0.0.1", tokenFile: own, keep: time.Hour}}, slog.New(slog.NewJSONHandler(out, nil)))
-	m, err := d.newMoves(client, onFile{source, device(t, content)})
+	m, err := d.newMoves(client, onFile{source, device(t, content)}, nil)
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	parts, ctx := errgroup.WithContext(ctx)

@@ -67,8 +67,8 @@ type movable interface {
 	fullcopy.Volumes
 }
 
-// newMoves prepares the moves without sending a request.
-func (d *driver) newMoves(client *kubeclient.Client, engine movable) (*moves, error) {
+// newMoves prepares the moves without sending a request. prepare is that of kubemove.EngineOf.
+func (d *driver) newMoves(client *kubeclient.Client, engine movable, prepare func(context.Context, lvm.ID) (func(), error)) (*moves, error) {
 	o := &d.o.move
 	if o.listen == "" || client == nil {
 		return nil, nil
@@ -83,7 +83,7 @@ func (d *driver) newMoves(client *kubeclient.Client, engine movable) (*moves, er
 	}); err != nil {
 		return nil, err
 	}
-	m.agent = kubemove.New(kubemove.Config{Client: client, Engine: kubemove.EngineOf(m.node), Node: d.o.nodeName, Grace: o.keep, Log: d.log})
+	m.agent = kubemove.New(kubemove.Config{Client: client, Engine: kubemove.EngineOf(m.node, prepare), Node: d.o.nodeName, Grace: o.keep, Log: d.log})
 	m.copies = fullcopy.New(fullcopy.Config{Client: client, Engine: m.node, Volumes: engine, Node: d.o.nodeName, Log: d.log})
 	return m, nil
 }

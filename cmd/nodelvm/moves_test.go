@@ -40,7 +40,7 @@ const driverAccount = "system:serviceaccount:nodelvm-system:nodelvm"
 func TestMovesOff(t *testing.T) {
 	client, sent := kubetest.RecordedClient(t, nil)
 	d := newDriver(&options{nodeName: "node-1"}, slog.New(slog.DiscardHandler))
-	m, err := d.newMoves(client, nil)
+	m, err := d.newMoves(client, nil, nil)
 	if m != nil || err != nil || m.observe() != nil {
 		t.Errorf("%+v, %v", m, err)
 	}
@@ -121,7 +121,7 @@ func newMovingVolume(t *testing.T, account, node, key string) *movingVolume {
 	own := filepath.Join(t.TempDir(), "token")
 	must(t, os.WriteFile(own, []byte(ofAccount(driverAccount)), 0o600))
 	d := newDriver(&options{nodeName: "node-1", move: moveOptions{listen: freeAddress(t), address: "127.0.0.1", tokenFile: own, keep: time.Hour}}, slog.New(slog.NewJSONHandler(s.log, nil)))
-	m, err := d.newMoves(client, onFile{source, device(t, s.content)})
+	m, err := d.newMoves(client, onFile{source, device(t, s.content)}, nil)
 	must(t, err)
 	if m.observe() == nil {
 		t.Fatal("it reads no claim")

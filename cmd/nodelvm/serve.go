@@ -138,7 +138,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	lost := &lostGroups{holdings: host.ManagedVolumes, disks: record.disks.In}
 	health = record.describing(healthOf(host, mounts, care, lost))
 	limits := d.limited(host, mounts)
-	moves, err := d.newMoves(client, host)
+	moves, err := d.newMoves(client, host, mounts.PrepareCopy)
 	if err != nil {
 		return errors.Join(err, d.closeHost(context.WithoutCancel(ctx), host))
 	}

@@ -11,10 +11,16 @@ import (
 )
 
 // data is the Engine over the real data side.
-type data struct{ node *move.Node }
+type data struct {
+	node    *move.Node
+	prepare func(context.Context, lvm.ID) (end func(), err error)
+}
 
-// EngineOf returns the Engine of a node's data side.
-func EngineOf(n *move.Node) Engine { return data{n} }
+// EngineOf returns the Engine of a node's data side. prepare is called before a snapshot of a volume that pods use, and end after it: see
+// controller.Config.PrepareCopy.
+func EngineOf(n *move.Node, prepare func(context.Context, lvm.ID) (end func(), err error)) Engine {
+	return data{n, prepare}
+}
 
 // maxOffer bounds what a source's annotation can make the target decode.
 const maxOffer = 16 << 10

@@ -1,7 +1,10 @@
 package move
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,5 +59,37 @@ func TestOffered(t *testing.T) {
 		if err := of.check(wrong); lvm.KindOf(err) != lvm.KindInvalid {
 			t.Errorf("another %s: %v", what, err)
 		}
+	}
+}
+
+// rounds is the part of an engine that TestRoundIsPrepared needs.
+type rounds struct {
+	move.Engine
+	did []string
+}
+
+func (r *rounds) TakeRound(context.Context, lvm.RoundSpec) (lvm.Round, error) {
+	r.did = append(r.did, "snapshot")
+	return lvm.Round{}, nil
+}
+
+// TestRoundIsPrepared: a snapshot of a volume that pods use is prepared as that of a user. LVM would wait for limited I/O, with the lock of the group.
+func TestRoundIsPrepared(t *testing.T) {
+	r := &rounds{}
+	node, err := move.New(move.Config{Engine: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failure error
+	engine := EngineOf(node, func(context.Context, lvm.ID) (func(), error) {
+		r.did = append(r.did, "prepare")
+		return func() { r.did = append(r.did, "end") }, failure
+	})
+	if err := engine.TakeRound(t.Context(), lvm.ID{}, "", 1, 0); err != nil || !slices.Equal(r.did, []string{"prepare", "snapshot", "end"}) {
+		t.Errorf("%v: %v", err, r.did)
+	}
+	r.did, failure = nil, errors.New("the disk is busy")
+	if err := engine.TakeRound(t.Context(), lvm.ID{}, "", 2, 0); !errors.Is(err, failure) || !slices.Equal(r.did, []string{"prepare"}) {
+		t.Errorf("not prepared: %v: %v", err, r.did)
 	}
 }

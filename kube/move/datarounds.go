@@ -35,6 +35,11 @@ func mayHaveRounds(l Local) bool {
 func (l *Local) has(r lvm.Round) bool { return r.Source == l.ID && r.SourceUUID == l.UUID }
 
 func (d data) TakeRound(ctx context.Context, id lvm.ID, uuid string, number int, before lvm.Bytes) error {
+	end, err := d.prepare(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer end()
 	return d.node.TakeRound(ctx, id, uuid, number, before)
 }
 
