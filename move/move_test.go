@@ -42,6 +42,12 @@ const (
 
 func (e *files) file(id lvm.ID) string { return filepath.Join(e.dir, string(id.VG[:1])+"-"+id.LV) }
 
+func (e *files) volume(id lvm.ID) lvm.Volume {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.volumes[id]
+}
+
 func (e *files) change(id lvm.ID, step func(v *lvm.Volume) error) (lvm.Volume, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -338,7 +344,7 @@ func TestLimits(t *testing.T) {
 	must(t, err)
 	offer := b.hold()
 	b.receive(offer, isReceived)
-	if v := b.engine.volumes[lvm.ID{VG: targetVG, LV: "pvc"}]; v.Limits != limits {
+	if v := b.engine.volume(lvm.ID{VG: targetVG, LV: "pvc"}); v.Limits != limits {
 		t.Errorf("the copy has the limits %s, want %s", v.Limits, limits)
 	}
 }

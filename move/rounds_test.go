@@ -120,7 +120,7 @@ func (b *bed) round(number int) Offer {
 	must(b.t, b.source.TakeRound(b.t.Context(), b.id, "source", number, 0))
 	all, err := b.source.Rounds(b.t.Context())
 	must(b.t, err)
-	offer, err := b.source.OfferRound(b.t.Context(), b.engine.volumes[b.id], all[len(all)-1])
+	offer, err := b.source.OfferRound(b.t.Context(), b.engine.volume(b.id), all[len(all)-1])
 	must(b.t, err)
 	return offer
 }
@@ -247,16 +247,16 @@ func (b *bed) copyPart(offer Offer) {
 // say that it copied may even be damaged.
 func TestInterruptedRounds(t *testing.T) {
 	for seed := range uint64(3) {
-		random := rand.New(rand.NewPCG(3, seed))
-		var mu sync.Mutex
+		random, cutting := rand.New(rand.NewPCG(3, seed)), rand.New(rand.NewPCG(4, seed))
+		var mu sync.Mutex // of cutting and cuts
 		cuts := 12
 		b := newBed(t, 40*lvm.MiB, func(c net.Conn) net.Conn {
 			mu.Lock()
 			defer mu.Unlock()
-			if cuts--; cuts < 0 || random.IntN(3) == 0 {
+			if cuts--; cuts < 0 || cutting.IntN(3) == 0 {
 				return c
 			}
-			return &cutConn{Conn: c, left: random.IntN(8 << 20)}
+			return &cutConn{Conn: c, left: cutting.IntN(8 << 20)}
 		})
 		_, err := b.engine.change(b.id, func(v *lvm.Volume) error { v.Class, v.Record = thinClass, "a record"; return nil })
 		must(t, err)
@@ -298,7 +298,7 @@ func (b *bed) interrupt(offer Offer, random *rand.Rand) {
 	b.t.Helper()
 	b.endTarget()
 	id := lvm.ID{VG: targetVG, LV: "pvc"}
-	v := b.engine.volumes[id]
+	v := b.engine.volume(id)
 	if v.State == lvm.StateReceiving && v.Base != offer.Move && v.Base == offer.Since && v.Base != "" && random.IntN(2) == 0 {
 		changes, err := b.engine.Changes(b.t.Context(), b.id, "source", offer.Since, offer.Move)
 		must(b.t, err)
@@ -385,7 +385,7 @@ func TestUselessRound(t *testing.T) {
 	b.copyOf(b.round(1))
 	b.engine.incomparable = errors.New("no thin_delta")
 	must(t, b.source.TakeRound(t.Context(), b.id, "source", 2, 0))
-	if _, err := b.source.OfferRound(t.Context(), b.engine.volumes[b.id], b.engine.rounds[1]); err == nil || !strings.Contains(err.Error(), "thin_delta") {
+	if _, err := b.source.OfferRound(t.Context(), b.engine.volume(b.id), b.engine.rounds[1]); err == nil || !strings.Contains(err.Error(), "thin_delta") {
 		t.Error(err)
 	}
 }

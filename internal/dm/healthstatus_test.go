@@ -59,7 +59,7 @@ func TestParsePool(t *testing.T) {
 	for params, want := range map[string]lvm.PoolStatus{
 		"1 31/2048 170/512 - rw discard_passdown error_if_no_space - 1024":                          {TransactionID: 1, Mode: "rw", MetadataUsed: 31, MetadataTotal: 2048, DataUsed: 170, DataTotal: 512},
 		"7 1/9 9/9 - out_of_data_space discard_passdown queue_if_no_space - 1024":                   {TransactionID: 7, Mode: "out_of_data_space", MetadataUsed: 1, MetadataTotal: 9, DataUsed: 9, DataTotal: 9},
-		"18446744073709551615 9/9 1/9 99 ro no_discard_passdown error_if_no_space needs_check 1024": {TransactionID: 1<<64 - 1, Mode: "ro", NeedsCheck: true, MetadataUsed: 9, MetadataTotal: 9, DataUsed: 1, DataTotal: 9},
+		"18446744073709551615 9/9 1/9 99 ro no_discard_passdown error_if_no_space needs_check 1024": {TransactionID: 1<<64 - 1, Mode: "ro", NeedsCheck: true, MetadataUsed: 9, MetadataTotal: 9, DataUsed: 1, DataTotal: 9, HeldMetadata: true},
 		"Fail":  {Failed: true},
 		"Error": {Failed: true},
 	} {
