@@ -112,7 +112,7 @@ func (env *Environment) CheckNoneLeaked(ctx context.Context, node string) error 
 		delete(there, lv)
 	}
 	if len(there) > 0 {
-		return fmt.Errorf("%s has volumes that nobody names: %v", node, there)
+		return fmt.Errorf("%s has volumes that no object names: %v", node, there)
 	}
 	return nil
 }
