@@ -2,9 +2,9 @@
 //
 // The lifecycle of a volume here: NodeStageVolume -> parseStage -> Devices.ActivateAs ("/dev/dm-3") -> planStage (what is at
 // the staging path?) -> Tools.Probe -> filesystem.PlanContent (what is on the device?) -> create or check the file system, mount it,
-// and resize it if its device is larger; then NodePublishVolume -> planPublish -> a bind mount at the pod's path. parse.go and
-// plan.go are pure functions: they derive the action from the request and the present state. Package filesystem works on the
-// content of devices, package mount on the machine's mounts, and package luks on encrypted volumes.
+// and resize it if its device is larger; then NodePublishVolume -> planPublish -> a bind mount at the pod's path. The functions
+// of parse.go, and those named plan*, are pure: they derive the action from the request and the present state. Package
+// filesystem works on the content of devices, package mount on the machine's mounts, and package luks on encrypted volumes.
 //
 // Caveats. The driver formats a device only with proof that no file system on it was ever mounted. Unpublishing and unstaging
 // never run LVM, so pods can end whatever state the disks are in.
@@ -133,4 +133,40 @@ func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 		})
 	}
 	return reply, nil
+}
+
+// operationLocks has a lock for each volume and path with an operation in flight. A second operation gets lvm.KindBusy at
+// once: the CO retries (CSI spec, "Concurrency").
+type operationLocks struct {
+	mu   sync.Mutex
+	held map[string]int // by volume handle or path: -1 held exclusively, n > 0 shared by n
+}
+
+// lock locks a name exclusively: staging and unstaging a volume, publishing one for one pod or as a read-only raw device, or any work at
+// a target path.
+func (l *operationLocks) lock(name string) (release func(), err error) { return l.acquire(name, -1) }
+
+// lockShared locks a volume against exclusive holders: several pods may publish it at once, but not while it is being unstaged,
+// when a bind mount could bind the empty directory.
+func (l *operationLocks) lockShared(name string) (release func(), err error) {
+	return l.acquire(name, 1)
+}
+
+func (l *operationLocks) acquire(name string, by int) (func(), error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.held[name]; n < 0 || by < 0 && n > 0 {
+		return nil, lvm.Errorf(lvm.KindBusy, "another operation on %s is in flight on this node; retry", name)
+	}
+	if l.held == nil {
+		l.held = map[string]int{}
+	}
+	l.held[name] += by
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.held[name] -= by; l.held[name] == 0 {
+			delete(l.held, name)
+		}
+	}, nil
 }

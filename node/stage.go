@@ -208,3 +208,32 @@ func (s *Server) mountAt(info mount.PathInfo, file bool, attach func() error) er
 	}
 	return err
 }
+
+// planStage reports whether the volume is mounted at a staging path. It refuses another mount, files, and the volume itself if it is
+// staged with another type or access than requested (CSI spec, "NodeStageVolume Errors").
+func planStage(p mount.PathInfo, device mount.DeviceNumber, r stageRequest) (mounted bool, err error) {
+	if p.Mount != nil {
+		switch {
+		case p.Mount.Device != device:
+			return false, lvm.Errorf(lvm.KindConflict, "cannot stage the volume at %s: %s (%s) is mounted there; unmount it and retry", p.Path, p.Mount.Source, p.Mount.FSType)
+		case p.Mount.FSType != r.fsType:
+			return false, lvm.Errorf(lvm.KindExists, "volume %s is already staged at %s with a file system of type %s, but %s was requested; unstage it there first",
+				r.id, p.Path, p.Mount.FSType, r.fsType)
+		case p.Mount.ReadOnly != r.mountReadOnly:
+			return false, lvm.Errorf(lvm.KindExists, "volume %s is already staged at %s %s, but %s was requested; unstage it there first",
+				r.id, p.Path, access(p.Mount.ReadOnly), access(r.mountReadOnly))
+		}
+		return true, nil
+	}
+	if p.Kind != mount.PathAbsent && p.Kind != mount.PathEmptyDir {
+		return false, lvm.Errorf(lvm.KindConflict, "cannot stage the volume at %s: it is %s, which a mount would hide; move it away and retry", p.Path, p.Kind)
+	}
+	return false, nil
+}
+
+func access(readOnly bool) string {
+	if readOnly {
+		return "read-only"
+	}
+	return "writable"
+}

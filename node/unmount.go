@@ -130,3 +130,13 @@ func (s *Server) setReadOnly(info mount.PathInfo, readOnly bool) {
 		s.log.Warn("cannot change whether a raw device is read-only", "path", info.Path, "readOnly", readOnly, "error", err)
 	}
 }
+
+// checkRemovable refuses (lvm.KindConflict) to remove an unmounted target that NodePublishVolume cannot have created.
+func checkRemovable(p mount.PathInfo) error {
+	switch p.Kind {
+	case mount.PathAbsent, mount.PathEmptyDir, mount.PathEmptyFile:
+		return nil
+	case mount.PathNonEmptyDir, mount.PathNonEmptyFile, mount.PathDevice, mount.PathOther:
+	}
+	return lvm.Errorf(lvm.KindConflict, "%s is not mounted and holds data (it is %s), so the driver does not remove it; check it, and move it away", p.Path, p.Kind)
+}

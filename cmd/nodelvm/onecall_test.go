@@ -13,7 +13,7 @@ import (
 )
 
 // TestFilesOfOneCall limits how many files a reader has to open to follow one call through the driver. The call runs on a simulated node, so
-// the files that read disks and devices do not count. The limits are what the code has, and one file for goroutines. Package node has eight
+// the files that read disks and devices do not count. The limits are what the code has, and one file for goroutines. Package node has seven
 // of a stage's files: the others tag the new volume as ready, and read the group.
 func TestFilesOfOneCall(t *testing.T) {
 	for _, call := range []struct {
@@ -22,8 +22,8 @@ func TestFilesOfOneCall(t *testing.T) {
 		most               int
 	}{
 		{"CreateVolume", "controller", "TestOneCreateVolume", nil, 36},
-		{"NodeStageVolume of a new volume", "node", "TestOneStage", nil, 32},
-		{"NodeStageVolume of a ready volume", "node", "TestOneStage", []string{"READY=1"}, 22},
+		{"NodeStageVolume of a new volume", "node", "TestOneStage", nil, 30},
+		{"NodeStageVolume of a ready volume", "node", "TestOneStage", []string{"READY=1"}, 20},
 	} {
 		t.Run(call.name, func(t *testing.T) {
 			files := touchedBy(t, call.folder, call.test, call.env)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
@@ -123,4 +124,62 @@ func (e *Engine) CommitRemoval(ctx context.Context, uuid string, c Change) (afte
 		return g, false, done.Failure, lvm.Errorf(lvm.KindBusy, "cannot determine whether volume group %s still has the volume: %s", g.Name, why)
 	}
 	return g, true, done.Failure, nil
+}
+
+// CompleteVolume completes a volume that an earlier process left as creating and may have returned: it activates the volume,
+// blanks its beginning and end, where signatures are, as lvcreate does, and tags it as ready. The volume holds no user's data,
+// because only a ready volume is handed out. The caller holds the group's lock.
+func (e *Engine) CompleteVolume(ctx context.Context, s lvm.State, v lvm.Volume) (lvm.Volume, error) {
+	g, err := s.FindGroup(v.ID.VG)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	if err := lvm.CheckWritable(s, g); err != nil { // the missing disk may have newer metadata
+		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "cannot complete the unfinished volume %s/%s now: %w", v.Group, v.ID.LV, err)
+	}
+	path, err := e.activateLocked(ctx, s, v)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	size := v.DeviceSize()
+	if v.Class.Layout != lvm.LayoutThin { // the blocks of a thin volume are blank until written
+		if err := e.Machine.Kernel.CheckUnused(ctx, path); err != nil {
+			return lvm.Volume{}, lvm.Errorf(lvm.KindOf(err), "cannot complete the unfinished volume %s/%s: %w", v.Group, v.ID.LV, err)
+		}
+		for _, stretch := range [][2]lvm.Bytes{{0, min(blankHead, size)}, {max(0, size-blankTail), size}} {
+			if err := e.Machine.Kernel.Zero(ctx, DeviceAt(v, path), stretch[0], stretch[1], nil); err != nil {
+				return lvm.Volume{}, lvm.Errorf(lvm.KindInternal, "cannot complete the unfinished volume %s/%s: %w", v.Group, v.ID.LV, err)
+			}
+		}
+	}
+	return e.ChangeState(ctx, s, v, lvm.StateReady)
+}
+
+// The places of the signatures that libblkid knows: the furthest from the beginning is the last copy of a LUKS2 header, at 4
+// MiB; the furthest from the end is the header of an old software RAID, within 128 KiB.
+const (
+	blankHead = 8 * lvm.MiB
+	blankTail = 1 * lvm.MiB
+)
+
+// RemoveNamesOf removes the names in the host's /dev that an admin's lvm left for a volume that the driver has just removed,
+// and for its hidden LVs, which before lists. Without udev lvm creates such a name with the device, and only lvm would remove
+// it. The caller holds the group's lock, so that the driver creates no volume of that name. after is the group's current state.
+func (e *Engine) RemoveNamesOf(before, after lvm.Group, lv lvm.LV) {
+	var hidden []string
+	for _, part := range lvm.Components(before, lv) {
+		if part.Thin != nil {
+			hidden = append(hidden, dm.MapperName(before.Name, part.Name)+"-tpool")
+		}
+		if part.UUID != lv.UUID && after.FindLV(part.Name) == nil {
+			hidden = append(hidden, dm.MapperName(before.Name, part.Name))
+		}
+	}
+	removed, err := e.Machine.Kernel.RemoveNamesOf(before.Name, lv.Name, hidden)
+	if err != nil {
+		e.Log.Warn("cannot remove all names in /dev of a removed volume", "vg", before.Name, "lv", lv.Name, "error", err)
+	}
+	if len(removed) > 0 {
+		e.Log.Info("removed names in /dev that an lvm command left for a removed volume", "vg", before.Name, "lv", lv.Name, "names", removed)
+	}
 }
