@@ -3,15 +3,15 @@
 //
 // Agent acts for one node:
 //
-//   - It expands this node's volumes when their claims request more (resizer.go).
+//   - It expands this node's volumes when their claims request more (resize.go).
 //   - It changes the I/O limits of this node's volumes when their claims name another VolumeAttributesClass (modify.go, kube/attributes).
 //   - It selects this node for clones and restores of this node's volumes and snapshots (pin.go).
 //   - It makes csi-provisioner retry a claim that it missed (retrigger.go), and returns one whose selected node does not exist to the
 //     scheduler (selection.go).
 //   - It checks that the kubelet has registered the driver (registration.go).
-//   - It labels the contents of this node's snapshots that have no label (unlabelled.go).
+//   - It labels the contents of this node's snapshots that have no label (contents.go).
 //   - It reports conditions of volumes as events on their claims (health.go).
-//   - It warns of storage classes that bind immediately (immediate.go).
+//   - It warns of storage classes that bind immediately (classes.go).
 //   - It finds the peers of a claim (podclaims.go).
 //   - It finds orphans, and claims whose volume no longer exists (audit.go, orphans.go).
 //

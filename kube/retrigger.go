@@ -10,6 +10,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // csi-provisioner can miss a claim for which the scheduler has selected this node; the claim then waits until the scheduler
@@ -50,4 +51,47 @@ func (a *Agent) retrigger(ctx context.Context, claim *corev1.PersistentVolumeCla
 	a.retries.Next(id, now)
 	a.log.InfoContext(ctx, "made csi-provisioner retry a claim", "claim", key, "waitedFor", now.Sub(since).Round(time.Second))
 	return nil
+}
+
+// csi-provisioner knows no claim of another node (kube/apiproxy), so it finds no source for a clone that the scheduler placed on this
+// node, and never calls the driver, whose answer would return the claim to the scheduler. The agent returns it.
+
+// giveBack removes this node from a clone whose source is on another one; false: it is not, as far as is known.
+func (a *Agent) giveBack(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
+	from := sourceOf(claim)
+	if from.kind != kubeclient.KindClaim {
+		return false, nil
+	}
+	node, err := a.nodeOfVolume(ctx, from.key)
+	if err != nil || node == "" || node == a.node {
+		return false, err
+	}
+	_, err = a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{api.AnnotationSelectedNode: nil}})
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		return true, nil // the watch brings the new version
+	case err != nil:
+		return true, fmt.Errorf("cannot return claim %s to the scheduler: %w", kubeclient.KeyOf(claim), err)
+	}
+	message := fmt.Sprintf("the source of this claim, %s %s, is on node %s: node %s is no longer selected", from.kind, from.key, node, a.node)
+	a.log.InfoContext(ctx, "returned a claim to the scheduler because its source is on another node", "claim", kubeclient.KeyOf(claim), "source", from.key, "node", node)
+	return true, a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonSelectedNodeRemoved, Message: message})
+}
+
+// nodeOfVolume returns the one node that has the volume of a bound claim; "": there is no such node or claim.
+func (a *Agent) nodeOfVolume(ctx context.Context, key string) (string, error) {
+	namespace, name := kubeclient.ClaimKey(key)
+	claim, err := a.client.Claim(ctx, namespace, name)
+	if err != nil || claim == nil || claim.Spec.VolumeName == "" {
+		return "", err
+	}
+	pv, err := a.client.Volume(ctx, claim.Spec.VolumeName)
+	if err != nil || pv == nil {
+		return "", err
+	}
+	node := pending.NodeOf(pv)
+	if kubeclient.Chain(pv, claim, node) != nil {
+		return "", nil //nolint:nilerr // the claim is not bound to this volume
+	}
+	return node, nil
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/nodelvm/nodelvm/api"
 )
@@ -64,3 +65,57 @@ func ClaimNames(pod *corev1.Pod) (names []string) {
 
 // UsesClaim reports whether a pod uses the claim.
 func UsesClaim(pod *corev1.Pod, claim string) bool { return slices.Contains(ClaimNames(pod), claim) }
+
+// NodeOfClaim returns the node of a claim's volume; "": unknown, or none. An unbound claim gets its volume on the node that is selected
+// for it. A bound one has it where the affinity of its PersistentVolume says: a restore, a volume populator or an admin may bind a claim
+// to a volume on another node than the selected one. pv is the PersistentVolume that the claim names; nil: the caller does not know it.
+func NodeOfClaim(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) string {
+	switch {
+	case claim.Spec.VolumeName == "":
+		return claim.Annotations[api.AnnotationSelectedNode]
+	case pv == nil || pv.Name != claim.Spec.VolumeName || !MayBind(pv, claim):
+		return ""
+	}
+	return NodeOf(pv)
+}
+
+// MayBind reports whether a claim that names a PersistentVolume is, or can become, bound to it: the PersistentVolume names
+// the claim, or no claim. A claim may name any volume.
+func MayBind(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+	ref := pv.Spec.ClaimRef
+	return ref == nil || ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
+}
+
+// RulesAgainst says which taints, node selector and node affinity keep a pod from a node, and whether the node is cordoned.
+func RulesAgainst(pod *corev1.Pod, node *corev1.Node) (rules []string) {
+	for _, o := range podObstacles(pod, node) {
+		rules = append(rules, o.text)
+	}
+	return rules
+}
+
+// NodeObstacles says what keeps a volume of the class from a node for these pods, apart from disks and the driver: the facts' class, pods, their other
+// volumes and the source count.
+func NodeObstacles(f Facts, node *corev1.Node) (texts []string) {
+	for _, o := range schedulingObstacles(f, node) {
+		texts = append(texts, o.text)
+	}
+	return texts
+}
+
+// SnapshotOf returns the name of the VolumeSnapshot in the claim's own namespace that the claim is restored from; "": none. Other data sources are
+// for volume populators.
+func SnapshotOf(claim *corev1.PersistentVolumeClaim) string {
+	ref := claim.Spec.DataSourceRef // the API server sets dataSource to the same
+	if ref == nil || ref.Namespace != nil && *ref.Namespace != claim.Namespace || ref.Kind != "VolumeSnapshot" || ref.APIGroup == nil || *ref.APIGroup != api.SnapshotGroup {
+		return ""
+	}
+	return ref.Name
+}
+
+// IsPlacedByScheduler reports whether a claim with a source gets its volume on the node that the scheduler chooses: its class asks for full copies, and
+// it is restored from a snapshot. A read-only copy shares the snapshot's blocks. class may be nil.
+func IsPlacedByScheduler(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
+	return class != nil && class.Provisioner == api.DriverName && class.Parameters[api.ParameterRestoreOnOtherNodes] == "true" && SnapshotOf(claim) != "" &&
+		!slices.Contains(claim.Spec.AccessModes, corev1.ReadOnlyMany)
+}

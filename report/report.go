@@ -10,6 +10,9 @@
 package report
 
 import (
+	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -138,3 +141,64 @@ const (
 	RegistrationDone      RegistrationState = "done"
 	RegistrationRefused   RegistrationState = "refused"
 )
+
+// Query returns the query for a page with the node's capacity for these storage classes: parameters by the class's name.
+func Query(classes map[string]map[string]string) url.Values {
+	query := url.Values{}
+	for name, parameters := range classes {
+		values := url.Values{}
+		for key, value := range parameters {
+			values.Set(key, value)
+		}
+		query.Add("class", name+"?"+values.Encode())
+	}
+	return query
+}
+
+// ParseClass parses one value of the query's "class": a class's name and its parameters.
+func ParseClass(value string) (name string, parameters map[string]string, err error) {
+	name, rest, _ := strings.Cut(value, "?")
+	values, err := url.ParseQuery(rest)
+	if err != nil {
+		return name, nil, fmt.Errorf("the query's class %q is not NAME?PARAMETER=VALUE&...: %w", name, err)
+	}
+	parameters = make(map[string]string, len(values))
+	for key := range values {
+		parameters[key] = values.Get(key)
+	}
+	return name, parameters, nil
+}
+
+// Comparison is the result of the driver's last comparison of the node's disks with the objects of the cluster.
+type Comparison struct {
+	Time         time.Time      `json:"time,omitzero"`   // when it ended; zero: no comparison has ended yet
+	Error        string         `json:"error,omitempty"` // why a later comparison failed
+	Unreferenced []Unreferenced `json:"unreferencedVolumes"`
+}
+
+// Unreferenced is a managed volume or snapshot that no object in this cluster refers to. The driver never removes it.
+type Unreferenced struct {
+	Reason      Reason     `json:"reason"`
+	Group       lvm.VGName `json:"volumeGroup"`
+	LV          string     `json:"lv"`
+	Handle      string     `json:"handle"`
+	Name        string     `json:"name"` // of its former PersistentVolume, or of the snapshot
+	Size        lvm.Bytes  `json:"size"`
+	Snapshot    bool       `json:"snapshot"`
+	FormerClaim string     `json:"formerClaim,omitempty"`
+	Cluster     string     `json:"clusterID"` // that created it
+	Created     time.Time  `json:"created,omitzero"`
+	Text        string     `json:"message"`
+}
+
+// Reason says why no object in this cluster refers to a volume.
+type Reason string
+
+const (
+	ReasonUnreferenced Reason = "unreferenced"  // no PersistentVolume or VolumeSnapshotContent refers to it
+	ReasonAbandoned    Reason = "abandoned"     // its claim uses another volume, or was released
+	ReasonOtherCluster Reason = "other-cluster" // another cluster created it
+)
+
+// Reasons lists all reasons.
+var Reasons = []Reason{ReasonUnreferenced, ReasonAbandoned, ReasonOtherCluster}

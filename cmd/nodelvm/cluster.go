@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/kube"
+	"github.com/nodelvm/nodelvm/kube/apiproxy"
 	"github.com/nodelvm/nodelvm/kube/groupsnapshot"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -152,4 +154,27 @@ func askCluster(ctx context.Context, client *kubeclient.Client) (string, error) 
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	return kubeclient.ClusterID(ctx, client)
+}
+
+// serveAPIProxy serves the API to csi-provisioner until the caller closes the returned server. A watch can last long, so the
+// server limits the time of a header, but not of a request.
+func (d *driver) serveAPIProxy(ctx context.Context, parts *errgroup.Group) (*http.Server, error) {
+	server := &http.Server{ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes}
+	if d.o.apiProxy == "" {
+		return server, nil
+	}
+	config, err := kubeclient.NewConfig()
+	if err != nil {
+		return nil, err
+	}
+	if server.Handler, err = apiproxy.New(config, d.o.nodeName, d.log); err != nil {
+		return nil, err
+	}
+	if server.TLSConfig, err = apiproxy.ServerConfig(); err != nil {
+		return nil, fmt.Errorf("cannot serve the proxy of the Kubernetes API: %w", err)
+	}
+	if err := serveOn(ctx, parts, d.o.apiProxy, server); err != nil {
+		return nil, fmt.Errorf("cannot serve the proxy of the Kubernetes API: %w", err)
+	}
+	return server, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -193,4 +194,22 @@ func serveOn(ctx context.Context, parts *errgroup.Group, address string, server 
 		return nil
 	})
 	return nil
+}
+
+// findings returns the conditions of this node's volumes and groups.
+type findings func(context.Context) ([]lvm.Condition, error)
+
+// healthOf combines several parts. It returns the findings of each, even if another one fails.
+func healthOf(parts ...interface {
+	Health(context.Context) ([]lvm.Condition, error)
+}) findings {
+	return func(ctx context.Context) ([]lvm.Condition, error) {
+		var all []lvm.Condition
+		var errs []error
+		for _, part := range parts {
+			found, err := part.Health(ctx)
+			all, errs = append(all, found...), append(errs, err)
+		}
+		return all, errors.Join(errs...)
+	}
 }

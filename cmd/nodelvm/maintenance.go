@@ -8,11 +8,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/node/filesystem"
+	"github.com/nodelvm/nodelvm/node/trim"
 )
 
 // poolCheckInterval is the interval of the checks of thin pools. A check asks the kernel, and starts no process.
@@ -132,4 +135,36 @@ func (c *maintenance) Health(ctx context.Context) ([]lvm.Condition, error) {
 		}
 	}
 	return still, nil
+}
+
+// startTrim trims the file systems that opt in until ctx ends; without an agent it cannot read their annotations.
+func startTrim(ctx context.Context, parts *errgroup.Group, node trim.Node, agent *kube.Agent, observe func(lvm.Bytes, time.Duration, error), log *slog.Logger) {
+	if agent == nil {
+		return
+	}
+	trimmer := trim.New(trim.Config{Node: node, Interval: agent.TrimInterval, Failed: agent.ReportTrimFailed, Done: observe, Log: log})
+	parts.Go(func() error {
+		trimmer.Run(ctx)
+		return nil
+	})
+}
+
+// newTrimMetrics returns an observer of trims.
+func newTrimMetrics(registry prometheus.Registerer) func(lvm.Bytes, time.Duration, error) {
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "nodelvm_trim_duration_seconds", Help: "Duration of trims of file systems, by result: success or failure.", Buckets: []float64{.1, 1, 10, 60, 300, 900, 1800},
+	}, []string{"result"})
+	bytes := prometheus.NewCounter(prometheus.CounterOpts{Name: "nodelvm_trimmed_bytes_total", Help: "Bytes that the file systems have discarded in trims."})
+	registry.MustRegister(seconds, bytes)
+	for _, result := range []string{"success", "failure"} {
+		seconds.WithLabelValues(result)
+	}
+	return func(trimmed lvm.Bytes, took time.Duration, err error) {
+		result := "success"
+		if err != nil {
+			result = "failure"
+		}
+		seconds.WithLabelValues(result).Observe(took.Seconds())
+		bytes.Add(float64(trimmed))
+	}
 }

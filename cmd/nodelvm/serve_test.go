@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -235,4 +236,17 @@ func (b *buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
+}
+
+// TestGarbageIsLimited: the driver collects garbage earlier than Go does by default, and an admin's GOGC counts instead.
+func TestGarbageIsLimited(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	for variable, want := range map[string]int{"": garbagePercent, "200": 100} {
+		debug.SetGCPercent(100)
+		t.Setenv("GOGC", variable)
+		limitGarbage()
+		if is := debug.SetGCPercent(100); is != want {
+			t.Errorf("GOGC=%q: the percentage is %d, want %d", variable, is, want)
+		}
+	}
 }

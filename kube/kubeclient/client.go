@@ -9,13 +9,9 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-
 	authorizationv1 "k8s.io/api/authorization/v1"
-
 	corev1 "k8s.io/api/core/v1"
-
 	storagev1 "k8s.io/api/storage/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/nodelvm/nodelvm/api"
 )
 
 // Client-side limits. The driver sends a few requests at start, a handful for each expansion, restore and event, one to
@@ -187,4 +185,29 @@ func Sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
+}
+
+// ClusterID returns the UID of the namespace kube-system, which identifies a cluster for its whole life. An error says that
+// the API server was unreachable or that the token may not read the namespace.
+func ClusterID(ctx context.Context, client *Client) (string, error) {
+	var ns corev1.Namespace
+	if err := client.Core.Get().Resource("namespaces").Name(metav1.NamespaceSystem).Do(ctx).Into(&ns); err != nil {
+		return "", fmt.Errorf("cannot read the UID of namespace %s, which identifies this cluster: %w", metav1.NamespaceSystem, err)
+	}
+	return string(ns.UID), nil
+}
+
+// nodeName is where a token that is bound to a pod names the pod's node.
+const nodeName = "authentication.kubernetes.io/node-name"
+
+// ReviewPeer returns the account and the node of a token with the audience api.AudienceMove; "": it has none.
+func (c *Client) ReviewPeer(ctx context.Context, token string) (account, node string, err error) {
+	who := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{api.AudienceMove}}}
+	if err := c.Core.Post().AbsPath("/apis/authentication.k8s.io/v1/tokenreviews").Body(who).Do(ctx).Into(who); err != nil {
+		return "", "", fmt.Errorf("cannot review the token: %w", err)
+	}
+	if extra := who.Status.User.Extra[nodeName]; who.Status.Authenticated && len(extra) == 1 {
+		return who.Status.User.Username, extra[0], nil
+	}
+	return who.Status.User.Username, "", nil
 }

@@ -3,17 +3,23 @@ package nodeloss
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/cluster"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // Controller cleans up after lost nodes. It writes events on the claims of lost volumes, and releases those whose storage class
@@ -195,4 +201,44 @@ func (r *round) place(object kubeclient.ObjectKey) (node string, noted bool) {
 		}
 	}
 	return "", false
+}
+
+// checkClaim removes the selected node from an unbound claim if that node is gone or out of service: no driver on it
+// creates the volume, and the scheduler does not change its choice.
+func (r *round) checkClaim(ctx context.Context, key, node string) (time.Duration, error) {
+	namespace, name := kubeclient.ClaimKey(key)
+	claim, err := r.Client.Claim(ctx, namespace, name)
+	if err != nil || claim == nil || claim.Spec.VolumeName != "" || pending.NodeOfClaim(claim, nil) != node {
+		return 0, err
+	}
+	class, err := r.class(ctx, kubeclient.ClassOf(claim))
+	if err != nil || class.Provisioner != api.DriverName {
+		return 0, err
+	}
+	there, err := r.Client.Node(ctx, node)
+	if err != nil {
+		return 0, err
+	}
+	lost := lossOf(node, there, "")
+	if lost.kind == lossNone {
+		return 0, nil
+	}
+	if _, err := r.Client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{api.AnnotationSelectedNode: nil}}); err != nil {
+		return 0, fmt.Errorf("return claim %s to the scheduler: %w", key, err)
+	}
+	message := lost.String() + "; this claim returns to the scheduler, which selects another node"
+	r.Log.InfoContext(ctx, message, "claim", key)
+	return 0, r.Events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(namespace, name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonSelectedNodeRemoved, Message: message})
+}
+
+// remove deletes an object if it has not changed since it was read. grace is in seconds; nil: the object's own.
+func remove(ctx context.Context, client rest.Interface, resource string, o metav1.Object, grace *int64) error {
+	options := &metav1.DeleteOptions{GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{
+		UID: ptr.To(o.GetUID()), ResourceVersion: ptr.To(o.GetResourceVersion()),
+	}}
+	request := client.Delete().Resource(resource).Name(o.GetName()).Body(options)
+	if o.GetNamespace() != "" {
+		request = request.Namespace(o.GetNamespace())
+	}
+	return request.Do(ctx).Error()
 }

@@ -125,3 +125,28 @@ func (h *Host) Close(ctx context.Context) error {
 	}
 	return err
 }
+
+// Prepare creates or extends the declared groups from devices that are proven blank. It reports for each device of the node
+// what it did, or why it ignored the device, and for each group why it cannot prepare the group. KindInvalid: the declarations
+// are wrong, and Prepare did nothing. Without changes it starts no process, except for the signatures of selected devices that
+// are not blank. It creates pools only on a Host that knows its cluster.
+func (h *Host) Prepare(ctx context.Context, p lvm.Preparation) (lvm.PrepareReport, error) {
+	return h.preparer.Prepare(ctx, p)
+}
+
+// ExtendThinPools extends the thin pools that exceed their autoextend threshold, and removes those that have been empty for
+// long enough. A pool that needs nothing costs one query of the kernel and no process. The error joins those of the pools. A
+// blocked group delays no other.
+func (h *Host) ExtendThinPools(ctx context.Context) error { return h.pools.ExtendDue(ctx) }
+
+// Modules has the kernel modules of a node.
+type Modules interface {
+	IsLoaded(name string) bool   // the kernel has it, loaded or built in
+	IsLoadable(name string) bool // it has a file below /lib/modules; the kernel may refuse it. Device-mapper's modules alone
+}
+
+// ReadModules reads the lists of modules of the kernel with this release, without a process. sys is the mount point of sysfs, dir
+// /lib/modules.
+func ReadModules(sys, dir, release string) (Modules, error) {
+	return dm.Modules{Sys: sys, Dir: dir, Release: release}.Read()
+}

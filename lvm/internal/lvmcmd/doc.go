@@ -1,5 +1,5 @@
 // Package lvmcmd builds the argument vectors of lvm commands (args.go, argsthin.go, prepareargs.go), combines them into the
-// steps of a plan (steps.go), writes the driver's lvm.conf (config.go), and runs lvm (run.go, hostname.go). The locks in
+// steps of a plan (steps.go), writes the driver's lvm.conf (config.go), and runs lvm (run.go). The locks in
 // instance.go permit one driver on a node, and make it wait for commands that the previous driver left running.
 //
 // Caveats:

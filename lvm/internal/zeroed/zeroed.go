@@ -16,7 +16,7 @@ import (
 // A user of a raw block volume can read every byte of it, also bytes that no process has written since its creation. LVM leaves
 // old data in extents: after pvmove, lvconvert --repair, an admin's lvremove, or on a used disk. So a Host knows for each group
 // which free extents are zero: those that it zeroed and freed itself. It zeroes all others before they become part of such a
-// volume (lvm/host, create.go and zeroextend.go). File systems and thin pools never show a block that was not written. The group's seqno
+// volume (lvm/host, create.go and extend.go). File systems and thin pools never show a block that was not written. The group's seqno
 // keeps the knowledge true: to allocate an extent and free it again takes two commits.
 
 // knowledge is what a Host knows of one group at one commit.
