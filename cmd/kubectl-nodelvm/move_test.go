@@ -588,6 +588,18 @@ func TestMovesTable(t *testing.T) {
 	if got := rows[0].line(); got != "shop/data to node-2: Copying [========            ] 40% (4 of 10 GiB): 4 GiB of 10 GiB are copied to node node-2" {
 		t.Errorf("%q", got)
 	}
+	ahead := moveRow{Claim: "shop/data", To: "node-2", Phase: api.MoveStopping, Done: GiB, Total: 4 * GiB}
+	if got := ahead.line(); got != "shop/data to node-2: Stopping [=====               ] 25% (1 of 4 GiB)" || ahead.progress() != "25%" {
+		t.Errorf("while the pod runs: %q, %q", got, ahead.progress())
+	}
+}
+
+// TestWatchedMoves: of the moves that have not ended each is followed to its target.
+func TestWatchedMoves(t *testing.T) {
+	rows := []moveRow{{Claim: "shop/data", To: "node-2", Phase: api.MoveCopying}, {Claim: "shop/wal", To: "node-2", Phase: api.MoveMoved}, {Claim: "shop/old", To: "node-3", Phase: api.MoveCancelled}}
+	if list := watched(rows); len(list) != 1 || *list[0] != (followed{namespace: "shop", claim: "data", to: "node-2"}) {
+		t.Errorf("followed are %+v", list)
+	}
 }
 
 // TestFollow: a line is printed when something changes, a request that fails is repeated, and the end of each move is found.

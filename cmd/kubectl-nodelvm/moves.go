@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,11 +19,51 @@ import (
 )
 
 func (c *command) movesCommand() *cobra.Command {
-	return rowsCommand(c, "moves", "List the moves of volumes to other nodes: phase, progress, and what they wait for; ended ones for a day, or while a node has the former copy",
+	cmd := rowsCommand(c, "moves", "List the moves of volumes to other nodes: phase, progress, and what they wait for; ended ones for a day, or while a node has the former copy",
 		func(ctx context.Context, cluster *cluster, namespace string) ([]moveRow, *table, error) {
 			rows, err := cluster.moveRows(ctx, namespace)
 			return rows, moveTable(rows, time.Now(), c.settings.wide()), err
 		})
+	watch, list := false, cmd.RunE
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the progress of the moves that have not ended, until they end")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !watch {
+			return list(cmd, args)
+		}
+		return c.onCluster(c.watchMoves)(cmd, args)
+	}
+	return cmd
+}
+
+// watchMoves prints a line whenever a move that has begun changes.
+func (c *command) watchMoves(cmd *cobra.Command, cluster *cluster, _ []string) error {
+	if c.settings.format != "" {
+		return errors.New("--watch prints lines, and goes with no --output")
+	}
+	namespace, err := c.namespace(cmd)
+	if err != nil {
+		return err
+	}
+	rows, err := cluster.moveRows(cmd.Context(), namespace)
+	if err != nil {
+		return err
+	}
+	moving := watched(rows)
+	if len(moving) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "No volume of nodelvm is moving.")
+		return err
+	}
+	return cluster.follower().follow(cmd.Context(), cmd.OutOrStdout(), moving)
+}
+
+// watched are the moves of the rows that have not ended.
+func watched(rows []moveRow) (list []*followed) {
+	for _, r := range rows {
+		if namespace, claim, _ := strings.Cut(r.Claim, "/"); !r.ended() {
+			list = append(list, &followed{namespace: namespace, claim: claim, to: r.To})
+		}
+	}
+	return list
 }
 
 // moveRows reads the moves of a namespace, or of all. Without the right to read PersistentVolumes the rows are what the claims say.

@@ -115,9 +115,14 @@ func (r *moveRow) wait(on string, s api.MoveStatus) {
 	r.Changed, r.Text = time.Time{}, fmt.Sprintf("node %s has not answered: does its driver move volumes (move.enabled)?", cmp.Or(r.From, "of the volume"))
 }
 
+// copies reports whether a copy is under way: thin volumes are copied while pods use them, too.
+func (r moveRow) copies() bool {
+	return r.Total > 0 && (r.Phase == api.MoveCopying || r.Phase == api.MoveStopping)
+}
+
 // progress is how much is copied: "45%"; "": unknown.
 func (r moveRow) progress() string {
-	if r.Phase != api.MoveCopying {
+	if !r.copies() {
 		return ""
 	}
 	return percent(r.Done, r.Total)
@@ -130,7 +135,7 @@ const barWidth = 20
 func (r moveRow) line() string {
 	var b strings.Builder
 	b.WriteString(r.Claim + " to " + r.To + ": " + r.Phase)
-	if r.Phase == api.MoveCopying && r.Total > 0 {
+	if r.copies() {
 		full := int(float64(barWidth) * float64(min(r.Done, r.Total)) / float64(r.Total))
 		fmt.Fprintf(&b, " [%s%s] %s (%s)", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), r.progress(), lvm.Share(r.Done, r.Total))
 	}

@@ -1,6 +1,7 @@
 package move
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -102,6 +103,24 @@ func TestCopiedAhead(t *testing.T) {
 	if n := p.did(receive) - ahead; n > 4 {
 		t.Errorf("%d steps of copying followed the end of the pod", n)
 	}
+}
+
+// TestProgressAhead: the status has the figures of a copy while the pod runs, too.
+func TestProgressAhead(t *testing.T) {
+	p := playThin(t)
+	for range 400 {
+		if s := p.status("data"); s.Phase == api.MoveStopping && strings.Contains(s.Message, "GiB are copied to node node-2 while pod db-0") {
+			if s.Total == 0 || !strings.HasPrefix(s.Message, fmt.Sprintf("%s of %s are copied", lvm.Bytes(s.Done), lvm.Bytes(s.Total))) {
+				t.Errorf("the status is %+v", s)
+			}
+			return
+		}
+		p.now = p.now.Add(statusEvery)
+		if !p.step() {
+			break
+		}
+	}
+	t.Fatalf("no status of a copy: %+v after %q", p.status("data"), p.steps)
 }
 
 // TestKilledAtEachRequest kills an agent before each request and call of a move that copies ahead: the one before is carried out.

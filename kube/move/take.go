@@ -176,7 +176,7 @@ func (a *Agent) status(v *view, s step) string {
 	} else {
 		st.From, st.To = a.node, wants(v.claim)
 	}
-	if s.phase == api.MoveCopying && v.pv != nil {
+	if (s.phase == api.MoveCopying || s.phase == api.MoveStopping) && v.pv != nil {
 		p := answered(v.pv)
 		st.Done, st.Total = int64(p.Done), int64(p.Total)
 	}
