@@ -126,7 +126,7 @@ func (v *view) copying() step {
 	case a.Received == v.local.Move:
 		return waiting(api.MoveCopying, "is copied; waits for "+missing)
 	}
-	return waiting(api.MoveCopying, fmt.Sprintf("%s of %s are copied to node %s", a.Done, a.Total, v.rec.To))
+	return waiting(api.MoveCopying, a.share(v.rec.To))
 }
 
 // stop waits until no pod uses the volume, and holds it. Until then the volume is copied ahead.

@@ -103,7 +103,7 @@ func (v *view) afterPods() step {
 	if a.Problem != "" {
 		return blocked(phase, a.Problem)
 	}
-	s := waiting(phase, fmt.Sprintf("%s of %s are copied to node %s; then follows what changed meanwhile", a.Done, a.Total, v.rec.To))
+	s := waiting(phase, a.share(v.rec.To)+"; then follows what changed meanwhile")
 	s.of = newest.Move
 	return s
 }
@@ -127,7 +127,7 @@ func (v *view) waitForPod(p podUse) step {
 	case a.Problem != "":
 		return blocked(api.MoveStopping, fmt.Sprintf("pod %s uses the volume on node %s, and the volume cannot be copied to node %s: %s", p.name, v.node, v.rec.To, a.Problem))
 	default:
-		s = waiting(api.MoveStopping, fmt.Sprintf("%s of %s are copied to node %s while pod %s uses the volume; wait until all is copied, and the pod stops for a short time only", a.Done, a.Total, v.rec.To, p.name))
+		s = waiting(api.MoveStopping, fmt.Sprintf("%s while pod %s uses the volume; wait until all is copied, and the pod stops for a short time only", a.share(v.rec.To), p.name))
 	}
 	if newest != nil && newest.Number <= quickRounds {
 		s.of = newest.Move

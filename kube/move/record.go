@@ -224,6 +224,14 @@ func answered(pv *corev1.PersistentVolume) (a Answer) {
 	return a
 }
 
+// share says how much is copied to the target.
+func (a Answer) share(target string) string {
+	if a.Total == 0 {
+		return "the copy to node " + target + " begins"
+	}
+	return fmt.Sprintf("%s of %s are copied to node %s", a.Done, a.Total, target)
+}
+
 func (a Answer) text() string {
 	text, err := json.Marshal(a)
 	if err != nil {

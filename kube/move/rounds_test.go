@@ -105,7 +105,7 @@ func TestCopiedAhead(t *testing.T) {
 	}
 }
 
-// TestProgressAhead: the status has the figures of a copy while the pod runs, too.
+// TestProgressAhead: the status has the figures of a copy while the pod runs, too, and none before the target knows them.
 func TestProgressAhead(t *testing.T) {
 	p := playThin(t)
 	for range 400 {
@@ -114,6 +114,9 @@ func TestProgressAhead(t *testing.T) {
 				t.Errorf("the status is %+v", s)
 			}
 			return
+		}
+		if s := p.status("data"); strings.Contains(s.Message, "0 B of 0 B") {
+			t.Errorf("the status is %+v", s)
 		}
 		p.now = p.now.Add(statusEvery)
 		if !p.step() {
