@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -602,10 +603,11 @@ func TestWatchedMoves(t *testing.T) {
 	}
 }
 
-// TestFollow: a line is printed when something changes, a request that fails is repeated, and the end of each move is found.
+// TestFollow: a line is printed when something changes, a request that fails is repeated, and the end of each move is found. An API server that has just
+// started forbids requests until it has read its roles.
 func TestFollow(t *testing.T) {
 	f := movable()
-	looks := 0
+	looks, forbidden := 0, apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", errors.New("no role"))
 	follower := &follower{every: time.Microsecond, now: func() time.Time { return now }, read: func(_ context.Context, _, name string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, bool, error) {
 		claim, pv := f.of(name)
 		if name == "data" {
@@ -617,6 +619,8 @@ func TestFollow(t *testing.T) {
 			case 3:
 				return nil, nil, true, errors.New("connection refused")
 			case 4:
+				return nil, nil, true, forbidden
+			case 5:
 				pv.Annotations = nil
 				moveTo(pv, "node-2")
 			}
@@ -635,6 +639,7 @@ func TestFollow(t *testing.T) {
 12:00:00 shop/wal: the move is cancelled
 12:00:00 shop/web: the claim is deleted
 12:00:00 shop/data: cannot be read, will retry: connection refused
+12:00:00 shop/data: cannot be read, will retry: persistentvolumeclaims "data" is forbidden: no role
 12:00:00 shop/data is on node-2
 `
 	if out.String() != want || list[0].left != "" || list[1].left == "" || list[2].left == "" {
@@ -644,6 +649,12 @@ func TestFollow(t *testing.T) {
 	cancel()
 	if err := follower.follow(ctx, &out, []*followed{{namespace: "shop", claim: "wal", to: "node-2"}, {namespace: "shop", claim: "data", to: "node-3"}}); !errors.Is(err, errInterrupted) {
 		t.Errorf("%v", err)
+	}
+	follower.read = func(context.Context, string, string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, bool, error) {
+		return nil, nil, true, forbidden
+	}
+	if err := follower.follow(t.Context(), &out, []*followed{{namespace: "shop", claim: "data", to: "node-2"}}); !errors.Is(err, forbidden) {
+		t.Errorf("a claim that was never read: %v", err)
 	}
 }
 

@@ -59,7 +59,8 @@ func (c *cluster) claimWithVolume(ctx context.Context, namespace, name string) (
 
 var errInterrupted = errors.New("interrupted: the moves go on without this command. Repeat it to watch them, or list them: kubectl nodelvm moves. To stop one: kubectl nodelvm move CLAIM --cancel")
 
-// follow prints a line whenever the state of a move changes, until all have ended. A failed request is repeated: moves last, and API servers restart.
+// follow prints a line whenever the state of a move changes, until all have ended. A failed request is repeated: moves last, and API servers restart. So is one
+// that is refused, if an earlier one was not: an API server that starts refuses requests until it knows the roles.
 func (f *follower) follow(ctx context.Context, w io.Writer, list []*followed) error {
 	for {
 		open := 0
@@ -71,7 +72,7 @@ func (f *follower) follow(ctx context.Context, w io.Writer, list []*followed) er
 			switch {
 			case ctx.Err() != nil:
 				return errInterrupted
-			case isPermanent(err):
+			case x.last == "" && isPermanent(err):
 				return err
 			case err != nil:
 				line = x.namespace + "/" + x.claim + ": cannot be read, will retry: " + err.Error()
