@@ -312,10 +312,8 @@ func (h *Host) find(s lvm.State, r moveStep) (located, error) {
 		return located{}, err
 	case v.Cluster != h.engine.Config.Cluster:
 		return located{}, lvm.Errorf(lvm.KindNotManaged, "volume %s/%s belongs to the cluster %q, and only that cluster moves it (this one is %q)", g.Name, lv.Name, v.Cluster, h.engine.Config.Cluster)
-	case v.UUID != r.uuid:
-		return located{}, g.AbsentError("volume %s was removed and %s/%s created again (UUID %s instead of %s)", r.id, v.Group, r.id.LV, v.UUID, r.uuid)
 	}
-	return located{s, g, lv, v}, nil
+	return located{s, g, lv, v}, engine.CheckUUID(g, v, r.uuid)
 }
 
 func stepRefused(v lvm.Volume, what string) error {

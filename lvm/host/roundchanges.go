@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -44,7 +46,7 @@ func (h *Host) Changes(ctx context.Context, id lvm.ID, uuid, since, move string)
 		return nil, err
 	}
 	defer h.unlockComparing()
-	if _, err := h.mark(ctx, id, uuid, since, move); err != nil {
+	if err := h.mark(ctx, id, uuid, since, move); err != nil {
 		return nil, err
 	}
 	c, err := h.comparison(ctx, id, uuid, since, move)
@@ -61,28 +63,24 @@ func (h *Host) Changes(ctx context.Context, id lvm.ID, uuid, since, move string)
 }
 
 // mark tags the earlier round as comparing, and activates the pool.
-func (h *Host) mark(ctx context.Context, id lvm.ID, uuid, since, move string) (comparison, error) {
+func (h *Host) mark(ctx context.Context, id lvm.ID, uuid, since, move string) error {
 	s, unlock, err := h.engine.Locked(ctx, id.VG, "comparing snapshots of volume "+id.LV, h.engine.ReadState)
 	if err != nil {
-		return comparison{}, err
+		return err
 	}
 	defer unlock()
 	c, err := h.findCompared(s, id, uuid, since, move)
 	if err != nil {
-		return comparison{}, err
+		return err
 	}
 	if c.base, err = h.settleLocked(ctx, c.group, c.base); err != nil {
-		return comparison{}, err
+		return err
 	}
-	if _, active, err := h.engine.FindDevice(ctx, c.base.ID, c.base.UUID); err != nil {
-		return comparison{}, err
-	} else if !active {
-		if _, err := h.activateRoundLocked(ctx, c.group, c.base); err != nil {
-			return comparison{}, err
-		}
+	if _, err := h.activateRoundLocked(ctx, c.group, c.base); err != nil {
+		return err
 	}
-	c.base, err = h.tagRound(ctx, c.group, c.base, lvm.StateComparing)
-	return c, err
+	_, err = h.tagRound(ctx, c.group, c.base, lvm.StateComparing)
+	return err
 }
 
 func (h *Host) comparison(ctx context.Context, id lvm.ID, uuid, since, move string) (comparison, error) {
@@ -129,7 +127,7 @@ func (h *Host) compare(ctx context.Context, c comparison) (_ *lvm.Changes, clean
 		return nil, true, lvm.Errorf(lvm.KindInternal, "the metadata of the thin pool %s/%s has no device: %w", c.group.Name, c.pool.Name, err)
 	}
 	switch err := h.messagePool(c.group, c.pool, reserveMetadata); {
-	case metadataBusy(err):
+	case errors.Is(err, unix.EBUSY):
 		return nil, true, lvm.Errorf(lvm.KindBusy, "another program has a metadata snapshot of the thin pool %s/%s: end it, or release the snapshot (dmsetup message POOL-tpool 0 release_metadata_snap)", c.group.Name, c.pool.Name)
 	case err != nil:
 		return nil, true, lvm.Errorf(lvm.KindInternal, "the thin pool %s/%s creates no metadata snapshot: %w", c.group.Name, c.pool.Name, err)
@@ -155,16 +153,9 @@ func (h *Host) settleRound(ctx context.Context, id lvm.ID, uuid string, clean bo
 		return err
 	}
 	defer unlock()
-	g, err := s.FindGroup(id.VG)
-	if err != nil {
-		return err
-	}
-	r, err := g.FindRound(id, uuid)
-	if lvm.KindOf(err) == lvm.KindNotFound {
-		return nil
-	}
+	g, r, there, err := findRound(s, id, uuid)
 	switch {
-	case err != nil:
+	case err != nil || !there:
 	case clean:
 		_, err = h.tagRound(ctx, g, r, lvm.StateReady)
 	default:
@@ -179,12 +170,8 @@ func (h *Host) settleLocked(ctx context.Context, g lvm.Group, r lvm.Round) (lvm.
 	if r.State != lvm.StateComparing {
 		return r, nil
 	}
-	if _, active, err := h.engine.FindDevice(ctx, r.ID, r.UUID); err != nil {
+	if _, err := h.activateRoundLocked(ctx, g, r); err != nil { // while no volume is active, neither is the pool: only an active one can release
 		return r, err
-	} else if !active { // so is the pool: only an active one can release
-		if _, err := h.activateRoundLocked(ctx, g, r); err != nil {
-			return r, err
-		}
 	}
 	pool := g.FindLV(r.Pool)
 	if pool == nil {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
@@ -180,15 +178,8 @@ func (h *Host) dropRound(ctx context.Context, id lvm.ID, uuid string) error {
 		return err
 	}
 	defer unlock()
-	g, err := s.FindGroup(id.VG)
-	if err != nil {
-		return err
-	}
-	r, err := g.FindRound(id, uuid)
-	switch {
-	case lvm.KindOf(err) == lvm.KindNotFound:
-		return nil
-	case err != nil:
+	g, r, there, err := findRound(s, id, uuid)
+	if err != nil || !there {
 		return err
 	}
 	if err := lvm.CheckNoNewMissingPV(g); err != nil {
@@ -233,15 +224,9 @@ func (h *Host) recoverRound(ctx context.Context, r lvm.Round) error {
 	if err != nil {
 		return err
 	}
-	g, err := s.FindGroup(r.ID.VG)
-	if err != nil {
-		return err
-	}
-	now, err := g.FindRound(r.ID, r.UUID)
+	g, now, there, err := findRound(s, r.ID, r.UUID)
 	switch {
-	case lvm.KindOf(err) == lvm.KindNotFound:
-		return nil
-	case err != nil:
+	case err != nil || !there:
 		return err
 	case !g.NeedsRound(now) || now.State == lvm.StateCreating && !h.operations.Has(r.ID.LV):
 		return h.DropRound(ctx, r.ID, r.UUID)
@@ -253,6 +238,17 @@ func (h *Host) recoverRound(ctx context.Context, r lvm.Round) error {
 		return h.settleRound(ctx, r.ID, r.UUID, false)
 	}
 	return nil
+}
+
+// findRound finds a round by its logical volume; there is false if its readable group lacks it.
+func findRound(s lvm.State, id lvm.ID, uuid string) (g lvm.Group, r lvm.Round, there bool, err error) {
+	if g, err = s.FindGroup(id.VG); err == nil {
+		r, err = g.FindRound(id, uuid)
+	}
+	if lvm.KindOf(err) == lvm.KindNotFound {
+		return g, r, false, nil
+	}
+	return g, r, err == nil, err
 }
 
 // roundOf finds the round of a volume with this name.
@@ -285,7 +281,11 @@ func (h *Host) activateRound(ctx context.Context, r lvm.Round) (string, error) {
 	return h.activateRoundLocked(ctx, g, r)
 }
 
+// activateRoundLocked does the same under the group's lock.
 func (h *Host) activateRoundLocked(ctx context.Context, g lvm.Group, r lvm.Round) (string, error) {
+	if path, active, err := h.engine.FindDevice(ctx, r.ID, r.UUID); err != nil || active {
+		return path, err
+	}
 	lv := g.FindLV(r.ID.LV)
 	if lv == nil || lv.UUID != r.UUID {
 		return "", g.AbsentError("%s/%s, a snapshot for a move, was removed", g.Name, r.ID.LV)
@@ -304,6 +304,3 @@ func (h *Host) activateRoundLocked(ctx context.Context, g lvm.Group, r lvm.Round
 	}
 	return path, err
 }
-
-// metadataBusy is what the kernel answers to a second metadata snapshot of a pool.
-func metadataBusy(err error) bool { return errors.Is(err, unix.EBUSY) }

@@ -41,15 +41,21 @@ func NotReady(g lvm.Group, v lvm.Volume) error {
 // FindReady finds a ready volume with this UUID. KindNotFound, KindBusy: the group has no such volume, or it is not ready; else as
 // State.FindVolume.
 func FindReady(s lvm.State, id lvm.ID, uuid string) (g lvm.Group, lv lvm.LV, v lvm.Volume, err error) {
-	g, lv, v, err = s.FindVolume(id)
-	switch {
-	case err != nil:
-	case v.UUID != uuid:
-		err = g.AbsentError("volume %s was removed and %s/%s created again (UUID %s instead of %s)", id, v.Group, id.LV, v.UUID, uuid)
-	case v.State != lvm.StateReady:
+	if g, lv, v, err = s.FindVolume(id); err == nil {
+		err = CheckUUID(g, v, uuid)
+	}
+	if err == nil && v.State != lvm.StateReady {
 		err = NotReady(g, v)
 	}
 	return g, lv, v, err
+}
+
+// CheckUUID refuses a volume that has the name of the one with this UUID. KindNotFound, KindBusy: as AbsentError.
+func CheckUUID(g lvm.Group, v lvm.Volume, uuid string) error {
+	if v.UUID == uuid {
+		return nil
+	}
+	return g.AbsentError("volume %s was removed and %s/%s created again (UUID %s instead of %s)", v.ID, v.Group, v.ID.LV, v.UUID, uuid)
 }
 
 // EnsureActive returns the volume's device. If necessary, it activates the volume, resumes the device, or makes it map a disk again

@@ -34,7 +34,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a recreated volume is activated", file: "lvm/internal/engine/device.go",
-		old: "case v.UUID != uuid:", new: "case uuid == \"\":",
+		old: "if v.UUID == uuid {", new: "if uuid != \"\" {",
 		packages: []string{"./lvm/lvmtest", "./lvm/lvmtest/identity"},
 	},
 	{
