@@ -84,7 +84,7 @@ func (a *Agent) podsOf(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 			continue
 		}
 		named := fields.Set{"metadata.name": pod.name, "spec.nodeName": ""}.AsSelector()
-		if err := podlist.Each(ctx, a.client.Core, claim.Namespace, named, ruledPodFields, func(pod *corev1.Pod) { pods = append(pods, *pod.DeepCopy()) }); err != nil {
+		if _, err := podlist.Each(ctx, a.client.Core, claim.Namespace, named, ruledPodFields, func(pod *corev1.Pod) { pods = append(pods, *pod.DeepCopy()) }); err != nil {
 			return nil, fmt.Errorf("cannot read pod %s/%s, which uses claim %s: %w", claim.Namespace, pod.name, claim.Name, err)
 		}
 	}
@@ -104,7 +104,7 @@ func (a *Agent) ruleAgainst(ctx context.Context, pods []corev1.Pod) (rule string
 			rules[i] = found[0]
 		}
 	}
-	err = podlist.Each(ctx, a.client.Core, metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", a.node), ruledPodFields, func(other *corev1.Pod) {
+	_, err = podlist.Each(ctx, a.client.Core, metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", a.node), ruledPodFields, func(other *corev1.Pod) {
 		avoidedByOther := avoidedBy(other, node)
 		for i := range pods {
 			if rules[i] == "" {

@@ -112,7 +112,7 @@ func (l *podLister) waiting(ctx context.Context, namespace string) ([]waitingPod
 
 func (l *podLister) list(ctx context.Context, namespace string) (pods []waitingPod, err error) {
 	size := 0
-	err = podlist.Each(ctx, l.client, namespace, fields.OneTermEqualSelector("spec.nodeName", ""), waitingPodFields, func(pod *corev1.Pod) {
+	_, err = podlist.Each(ctx, l.client, namespace, fields.OneTermEqualSelector("spec.nodeName", ""), waitingPodFields, func(pod *corev1.Pod) {
 		p, matters := waitingPodOf(pod)
 		if !matters || size+p.size() > namesMost {
 			return

@@ -18,7 +18,7 @@ import (
 
 func waitingPods(t *testing.T, body []byte) (pods []waitingPod, err error) {
 	t.Helper()
-	err = podlist.Read(bytes.NewReader(body), waitingPodFields, func(pod *corev1.Pod) {
+	_, err = podlist.Read(bytes.NewReader(body), waitingPodFields, func(pod *corev1.Pod) {
 		if p, matters := waitingPodOf(pod); matters {
 			pods = append(pods, p)
 		}

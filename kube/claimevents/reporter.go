@@ -261,7 +261,7 @@ func (r *Reporter) pods(ctx context.Context, namespace string, claims map[string
 	for claim := range claims {
 		left[claim] = podsConsidered
 	}
-	err = podlist.Each(ctx, r.Client.Core, namespace, fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), podFields, func(pod *corev1.Pod) {
+	_, err = podlist.Each(ctx, r.Client.Core, namespace, fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), podFields, func(pod *corev1.Pod) {
 		kept := false
 		for _, name := range pending.ClaimNames(pod) {
 			if left[name] > 0 {

@@ -217,18 +217,19 @@ func decideReleased(s observation) step {
 	return stepNothing
 }
 
-// usersOf returns the pods that use a claim and have not ended. A pod with a generic ephemeral volume of that name uses the
-// claim only if it was created for that volume.
-func usersOf(pods []corev1.Pod, claim *corev1.PersistentVolumeClaim) []corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool {
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		named := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
-		})
-		made := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.Ephemeral != nil && pending.ClaimName(&pod, v) == claim.Name
-		})
-		return ended || !named && (!made || !metav1.IsControlledBy(claim, &pod))
+// uses reports whether a pod uses a claim and has not ended. A pod with a generic ephemeral volume of that name uses the claim only if it
+// was created for that volume.
+func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	return names(pod, claim.Name) || pending.UsesClaim(pod, claim.Name) && metav1.IsControlledBy(claim, pod)
+}
+
+// names reports whether a volume of a pod names a claim.
+func names(pod *corev1.Pod, claim string) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -200,30 +201,24 @@ func TestDecideContent(t *testing.T) {
 	}
 }
 
-func TestUsersOf(t *testing.T) {
+func TestUses(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-data"}}
-	named := func(name string, phase corev1.PodPhase, v corev1.VolumeSource) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PodStatus{Phase: phase},
-			Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "data", VolumeSource: v}}}}
+	used := func(name string, phase corev1.PodPhase, names string) bool {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid")}, Status: corev1.PodStatus{Phase: phase}}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+		if names != "" {
+			pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: names}}
+		}
+		return uses(pod, claim)
 	}
-	by := func(claim string) corev1.VolumeSource {
-		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}
+	if !used("a", corev1.PodRunning, "web-data") || used("b", corev1.PodSucceeded, "web-data") || used("c", corev1.PodPending, "other") || used("d", corev1.PodPending, "") {
+		t.Error("only pod a uses the claim")
 	}
-	ephemeral := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
-	pods := []corev1.Pod{
-		named("a", corev1.PodRunning, by("web-data")), named("b", corev1.PodSucceeded, by("web-data")),
-		named("c", corev1.PodPending, by("other")), named("web", corev1.PodPending, ephemeral), named("d", corev1.PodPending, ephemeral),
+	if used("web", corev1.PodPending, "") {
+		t.Error("pod web would have a claim of that name, but this one was not made for it")
 	}
-	got := ""
-	for _, pod := range usersOf(pods, claim) {
-		got += pod.Name + " "
-	}
-	if got != "a " || len(pods) != 5 || pods[1].Name != "b" {
-		t.Errorf("users %q of %d pods: web would have a claim of that name, but this one was not made for it", got, len(pods))
-	}
-	pods[3].UID = "web-uid"
 	claim.OwnerReferences = []metav1.OwnerReference{{UID: "web-uid", Controller: ptr.To(true)}}
-	if users := usersOf(pods, claim); len(users) != 2 || users[1].Name != "web" {
-		t.Errorf("users of a claim that was made for web: %+v", users)
+	if !used("web", corev1.PodPending, "") || used("web", corev1.PodFailed, "") {
+		t.Error("pod web uses the claim that was made for it until it ends")
 	}
 }

@@ -4,17 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/podlist"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
@@ -46,6 +47,29 @@ func (r *round) release(ctx context.Context, s observation) (time.Duration, erro
 		failed = errors.Join(failed, r.deletePods(ctx, each, ended))
 	}
 	return checkAgain, failed
+}
+
+// podFields are the fields of a Pod that this package reads (k8s.io/api/core/v1/generated.proto).
+var podFields = podlist.Fields{
+	1: {1: nil, 3: nil, 5: nil, 6: nil, 9: nil, 13: nil}, // metadata: name, namespace, uid, resourceVersion, deletionTimestamp, ownerReferences
+	2: {1: {1: nil, 2: {10: nil, 29: {}}}, 10: nil},      // spec: of the volumes name, persistentVolumeClaim and the presence of ephemeral; nodeName
+	3: {1: nil},                                          // status: phase
+}
+
+// pods returns the wanted pods of a namespace. It fails if it cannot tell which are wanted.
+func (r *round) pods(ctx context.Context, namespace string, wanted func(*corev1.Pod) bool) (pods []corev1.Pod, err error) {
+	leftOut, err := podlist.Each(ctx, r.Client.Core, namespace, fields.Everything(), podFields, func(pod *corev1.Pod) {
+		if wanted(pod) {
+			pods = append(pods, *pod.DeepCopy())
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot list the pods of namespace %s: %w", namespace, err)
+	case leftOut > 0:
+		return nil, fmt.Errorf("%d pods of namespace %s have so many volumes that the controller does not read them, and one may use the claim: delete these pods", leftOut, namespace)
+	}
+	return pods, nil
 }
 
 // together returns the observation with those of the other lost volumes that its pods use, and the pods of those; wait: the first of them is due
@@ -131,16 +155,13 @@ func (r *round) dismissPods(ctx context.Context, s observation) error {
 	if err != nil || claim != nil {
 		return err
 	}
-	pods, err := r.pods(ctx, ref.Namespace)
+	pods, err := r.pods(ctx, ref.Namespace, func(pod *corev1.Pod) bool {
+		return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && names(pod, ref.Name)
+	})
 	if err != nil {
 		return err
 	}
 	for _, pod := range pods {
-		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == ref.Name
-		}) {
-			continue
-		}
 		if err := r.dismiss(ctx, s, &pod); err != nil {
 			return err
 		}

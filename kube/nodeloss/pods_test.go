@@ -2,6 +2,8 @@ package nodeloss
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -9,8 +11,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -199,5 +203,42 @@ func TestReleasedVolumeWaitsForLatePods(t *testing.T) {
 	again, err := r.checkVolume(t.Context(), "pvc-data", "n")
 	if err != nil || again != checkAgain || slices.ContainsFunc(sent(), func(request string) bool { return !strings.HasPrefix(request, "GET ") }) {
 		t.Errorf("next check in %s, %v; requests %q", again, err, sent())
+	}
+}
+
+// TestPodsAreReadInPart: of a pod the controller reads what it needs, and it fails if a pod may use a claim that it cannot read.
+func TestPodsAreReadInPart(t *testing.T) {
+	pod := func(name string, volume string) corev1.Pod {
+		owner := metav1.OwnerReference{Kind: "ReplicaSet", Name: "web", UID: "owner", Controller: ptr.To(true)}
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid", ResourceVersion: "7", OwnerReferences: []metav1.OwnerReference{owner}, DeletionTimestamp: ptr.To(metav1.Unix(1700000000, 0))},
+			Spec: corev1.PodSpec{NodeName: "n", Volumes: []corev1.Volume{
+				{Name: volume, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+				{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+			}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		}
+	}
+	read := func(pods ...corev1.Pod) ([]corev1.Pod, error) {
+		pods[0].Annotations = map[string]string{"long": strings.Repeat("x", 1<<20)}
+		scheme := kubeclient.NewScheme()
+		body, err := runtime.Encode(protobuf.NewSerializer(scheme, scheme), &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+			_, _ = w.Write(body) // the client may have closed the connection
+		}))
+		defer server.Close()
+		r := newController(kubetest.ClientOf(t, server)).newRound(nil)
+		return r.pods(t.Context(), "ns", func(pod *corev1.Pod) bool { return pod.Name == "web" })
+	}
+	got, err := read(pod("first", "v"), pod("web", "v"))
+	if want := pod("web", "v"); err != nil || len(got) != 1 || !apiequality.Semantic.DeepEqual(got[0], want) {
+		t.Errorf("read %+v, %v; want %+v", got, err, want)
+	}
+	if got, err := read(pod("first", "v"), pod("large", strings.Repeat("v", api.MaxObject))); err == nil {
+		t.Errorf("with a pod that is not read: %+v", got)
 	}
 }

@@ -53,17 +53,8 @@ func (r *round) observe(ctx context.Context, pv *corev1.PersistentVolume, name s
 	if s.OptIn, err = r.releases(ctx, pv, s.Claim); err != nil || s.Claim == nil || !s.due() || !s.OptIn {
 		return s, err
 	}
-	pods, err := r.pods(ctx, s.Claim.Namespace)
-	s.users = usersOf(pods, s.Claim)
+	s.users, err = r.pods(ctx, s.Claim.Namespace, func(pod *corev1.Pod) bool { return uses(pod, s.Claim) })
 	return s, err
-}
-
-func (r *round) pods(ctx context.Context, namespace string) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	if err := r.Client.Core.Get().Namespace(namespace).Resource("pods").Do(ctx).Into(&pods); err != nil {
-		return nil, fmt.Errorf("cannot list the pods of namespace %s: %w", namespace, err)
-	}
-	return pods.Items, nil
 }
 
 // observeLoss determines whether the volume is lost, and since when. broken: the controller does not believe its node.

@@ -10,13 +10,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Each lists the pods of a namespace, "" for all, that a field selector selects. It passes on the wanted fields of each pod, which is valid
-// until the next one.
-func Each(ctx context.Context, client rest.Interface, namespace string, which fields.Selector, wanted Fields, visit func(*corev1.Pod)) error {
+// Each lists the pods of a namespace, "" for all, that a field selector selects, and is Read for the answer.
+func Each(ctx context.Context, client rest.Interface, namespace string, which fields.Selector, wanted Fields, visit func(*corev1.Pod)) (leftOut int, err error) {
 	body, err := client.Get().Namespace(namespace).Resource("pods").
 		VersionedParams(&metav1.ListOptions{FieldSelector: which.String()}, metav1.ParameterCodec).Stream(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { _ = body.Close() }() // closing after reading cannot lose data
 	return Read(body, wanted, visit)

@@ -16,22 +16,23 @@ import (
 
 // Read reads a list of pods as the API server sends it, and passes on each pod with the wanted fields.
 // The pod is valid until the next one. A namespace may contain thousands of pods of many kilobytes each: Read holds
-// only one in memory. It leaves out a pod whose wanted fields are larger than api.MaxObject.
-func Read(body io.Reader, wanted Fields, each func(*corev1.Pod)) error {
+// only one in memory. It leaves out a pod whose wanted fields are larger than api.MaxObject, and counts these.
+func Read(body io.Reader, wanted Fields, each func(*corev1.Pod)) (leftOut int, err error) {
 	r := &wireReader{r: bufio.NewReaderSize(body, 64<<10), wanted: wanted}
 	if start, err := r.r.Peek(len(magic)); err == nil && string(start) == magic {
-		return r.list(each)
+		err := r.list(each)
+		return r.leftOut, err
 	}
 	var list struct {
 		Items []corev1.Pod `json:"items"`
 	}
 	if err := json.NewDecoder(r.r).Decode(&list); err != nil {
-		return fmt.Errorf("the list of pods is neither protobuf nor JSON: %w", err)
+		return 0, fmt.Errorf("the list of pods is neither protobuf nor JSON: %w", err)
 	}
 	for i := range list.Items {
 		each(&list.Items[i])
 	}
-	return nil
+	return 0, nil
 }
 
 // magic begins an object in Kubernetes' protobuf encoding: a runtime.Unknown message that contains the object's
@@ -58,6 +59,8 @@ type wireReader struct {
 	text   bytes.Buffer // the current pod's message
 	kept   []byte       // the wanted fields of it
 	pod    corev1.Pod   // those fields, decoded
+
+	leftOut int
 }
 
 func (r *wireReader) list(each func(*corev1.Pod)) error {
@@ -114,6 +117,7 @@ func (r *wireReader) item(size uint64, each func(*corev1.Pod)) (err error) {
 		return err
 	}
 	if len(r.kept) > api.MaxObject {
+		r.leftOut++
 		return nil
 	}
 	r.pod = corev1.Pod{}

@@ -40,14 +40,14 @@ func encoded(t testing.TB, pods ...corev1.Pod) []byte {
 // TestRead: other fields than the wanted ones cost nothing, and a pod with too long wanted ones is left out.
 func TestRead(t *testing.T) {
 	var names []string
-	err := Read(bytes.NewReader(encoded(t, podOf("a", "x", "y"), podOf("b", strings.Repeat("z", api.MaxObject)), podOf("c"))), someFields, func(pod *corev1.Pod) {
+	leftOut, err := Read(bytes.NewReader(encoded(t, podOf("a", "x", "y"), podOf("b", strings.Repeat("z", api.MaxObject)), podOf("c"))), someFields, func(pod *corev1.Pod) {
 		names = append(names, pod.Name)
 		if pod.UID != "1" || len(pod.Annotations) > 0 {
 			t.Errorf("%+v", pod)
 		}
 	})
-	if err != nil || !reflect.DeepEqual(names, []string{"a", "c"}) {
-		t.Errorf("%q, %v", names, err)
+	if err != nil || leftOut != 1 || !reflect.DeepEqual(names, []string{"a", "c"}) {
+		t.Errorf("%q, %d left out, %v", names, leftOut, err)
 	}
 }
 
@@ -62,7 +62,7 @@ func FuzzRead(f *testing.F) {
 		var unknown runtime.Unknown
 		known := len(body) > 4 && unknown.Unmarshal(body[4:]) == nil && whole.Unmarshal(unknown.Raw) == nil
 		var read []corev1.Pod
-		err := Read(bytes.NewReader(body), someFields, func(pod *corev1.Pod) { read = append(read, *pod) })
+		_, err := Read(bytes.NewReader(body), someFields, func(pod *corev1.Pod) { read = append(read, *pod) })
 		if err != nil || !bytes.HasPrefix(body, []byte(magic)) || !known || len(read) != len(whole.Items) {
 			return // invalid, or with repeated fields, some of which client-go merges
 		}
@@ -81,7 +81,7 @@ func (s slowReader) Read(p []byte) (int, error) { return s.r.Read(p[:min(1, len(
 
 func TestSlowConnection(t *testing.T) {
 	n := 0
-	err := Read(slowReader{bytes.NewReader(encoded(t, podOf("a", "x"), podOf("b")))}, someFields, func(*corev1.Pod) { n++ })
+	_, err := Read(slowReader{bytes.NewReader(encoded(t, podOf("a", "x"), podOf("b")))}, someFields, func(*corev1.Pod) { n++ })
 	if err != nil || n != 2 {
 		t.Errorf("%d pods, %v", n, err)
 	}
