@@ -124,7 +124,7 @@ func nodeTable(reports []nodeReport, wide bool) *table {
 	}
 	for _, r := range reports {
 		if len(r.Groups)+len(r.Lost) == 0 {
-			t.add(rowWithoutGroup(r, "", cmp.Or(r.Error+r.NotReady, "no volume group"), "")[:len(t.header)]...)
+			t.addCells(map[string]string{"NODE": r.Node, "STATUS": cmp.Or(r.Error+r.NotReady, "no volume group"), "VERSION": r.Version})
 		}
 		for _, g := range r.Groups {
 			row := []string{r.Node, string(g.Name), g.Size.String(), g.Free.String(), percent(g.Size-g.Free, g.Size), wipingWords(g.Wiping), largestWords(g.Largest), groupStatus(r, g)}
@@ -137,7 +137,7 @@ func nodeTable(reports []nodeReport, wide bool) *table {
 		for _, l := range r.Lost {
 			found := conditionsOf(r, report.Group{Name: l.Name, UUID: l.UUID})
 			found[groupLost] = true
-			t.add(rowWithoutGroup(r, string(l.Name), words(found), string(l.UUID))[:len(t.header)]...)
+			t.addCells(map[string]string{"NODE": r.Node, "VG": string(l.Name), "STATUS": words(found), "VERSION": r.Version, "VG UUID": string(l.UUID)})
 		}
 	}
 	return t
@@ -145,11 +145,6 @@ func nodeTable(reports []nodeReport, wide bool) *table {
 
 // groupLost is in the status of a group that the node does not have any more.
 const groupLost = "lost"
-
-// rowWithoutGroup is the row, with all columns, for what is not on the node.
-func rowWithoutGroup(r nodeReport, group, status, uuid string) []string {
-	return []string{r.Node, group, "", "", "", "", "", status, r.Version, "", "", "", "", "", "", uuid}
-}
 
 // largestWords returns the largest volume that any class can get, or "" if the group serves no class.
 func largestWords(sizes map[string]lvm.Bytes) string {

@@ -113,6 +113,15 @@ func (t *table) add(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
+// addCells adds a row with these cells, by their columns; those that the table lacks do not count.
+func (t *table) addCells(cells map[string]string) {
+	var row []string
+	for _, column := range t.header {
+		row = append(row, cells[column])
+	}
+	t.add(row...)
+}
+
 func orDash(text string) string {
 	if text == "" {
 		return "-"

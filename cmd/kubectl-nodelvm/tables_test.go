@@ -113,6 +113,11 @@ func TestTables(t *testing.T) {
 
 func printed(t *testing.T, table *table) string {
 	t.Helper()
+	for _, row := range table.rows {
+		if len(row) != len(table.header) {
+			t.Errorf("the row %q has %d cells for the %d columns %q", row, len(row), len(table.header), table.header)
+		}
+	}
 	var out strings.Builder
 	if err := table.write(&out); err != nil {
 		t.Fatal(err)

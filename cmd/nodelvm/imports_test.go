@@ -103,7 +103,7 @@ var kubeLayers = map[string][]string{
 	"kube/podlist":       {},
 	"kube/apiproxy":      {},
 	"kube/cluster":       {"kube/kubeclient"},
-	"kube/nodeloss":      {"kube/cluster", "kube/kubeclient"},
+	"kube/nodeloss":      {"kube/cluster", "kube/kubeclient", "kube/podlist"},
 	"kube/groupsnapshot": {"kube/kubeclient"},
 	"kube/nodegroup":     {"kube/cluster", "kube/kubeclient"},
 	"kube/claimevents":   {"kube/cluster", "kube/kubeclient", "kube/podlist"},

@@ -23,8 +23,24 @@ func TestMetricsReference(t *testing.T) {
 	}
 	slices.Sort(told)
 	if registered := registeredBy(r.registry); !slices.Equal(told, registered) {
-		t.Errorf("the page lists\n%s\nthe driver registers\n%s", strings.Join(told, "\n"), strings.Join(registered, "\n"))
+		t.Errorf("docs/reference/metrics.md and what the driver registers (+) differ:\n%s", differences(registered, told))
 	}
+}
+
+// differences lists what only got (+) and only want (-) has.
+func differences(got, want []string) string {
+	var lines []string
+	for _, line := range got {
+		if !slices.Contains(want, line) {
+			lines = append(lines, "+ "+line)
+		}
+	}
+	for _, line := range want {
+		if !slices.Contains(got, line) {
+			lines = append(lines, "- "+line)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // description is how client_golang prints what a metric is called and which labels it has.

@@ -3,6 +3,7 @@ package health
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -62,9 +63,29 @@ func TestInventory(t *testing.T) {
 			t.Errorf("%q: the pool is %s, want %s", status, got, state)
 		}
 	}
+	raw := b.Spec("raw", 16*lvm.MiB)
+	raw.Block, raw.Class.Encryption = true, lvm.EncryptionLUKS2
+	v := d.MustCreate(t, raw)
+	_, err = d.SetLimits(t.Context(), v.ID, v.UUID, lvm.Limits{Fixed: lvm.Rates{ReadIOPS: 100}})
+	hosttest.Must(t, err)
+	inv = read()
+	checkFilled(t, inv.Groups, "Problem", "AutoActivation", "LockHeldSeconds", "BlockedSeconds") // TestNodeTag, TestNodeTag_RealLVM, TestInventoryLock, TestHungCommandBlocksOneVG
+	checkFilled(t, inv.Volumes, "Class", "FileSystem", "IO")                                     // cmd/nodelvm adds them
+	checkFilled(t, inv.Snapshots)
 	node.Change(b.Group, func(g *lvm.Group) { g.LVs[len(g.LVs)-1].Tags = []string{"nodelvm.v=1", "nodelvm.v=1"} })
 	if got := read().Damaged; len(got) != 1 || !strings.Contains(got[0], "two nodelvm.v tags") {
 		t.Errorf("damaged: %q", got)
+	}
+}
+
+// checkFilled reports the fields that no entry fills, except those of other tests.
+func checkFilled[E any](t *testing.T, entries []E, others ...string) {
+	t.Helper()
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[E]()) {
+		filled := slices.ContainsFunc(entries, func(e E) bool { return !reflect.ValueOf(e).FieldByIndex(field.Index).IsZero() })
+		if !filled && !slices.Contains(others, field.Name) {
+			t.Errorf("no %T has a value in %s", *new(E), field.Name)
+		}
 	}
 }
 
