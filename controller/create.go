@@ -70,7 +70,7 @@ func (s *Server) refused(ctx context.Context, spec lvm.Spec, anywhere bool, err 
 	case kind == lvm.KindInsufficientCapacity, kind == lvm.KindOutOfRange && copied:
 		return s.here(err)
 	}
-	return err
+	return s.nameThinClass(err)
 }
 
 // holds reports whether the snapshot or volume is on this node.

@@ -57,6 +57,13 @@ func (c *cluster) MayRestore(_ context.Context, namespace, claim, uid string, of
 
 func (c *cluster) MayDelete(_ context.Context, of lvm.ID) error { return c.owned[of.String()] }
 
+func (c *cluster) NameThinClass(err error) error {
+	if errors.Is(err, lvm.ErrThick) {
+		return lvm.Errorf(lvm.KindOf(err), "%w; local-thin", err)
+	}
+	return err
+}
+
 func (c *cluster) Warn(_ context.Context, namespace, claim, uid, reason, message string) {
 	c.say(&c.warnings, namespace+"/"+claim+" "+uid+" "+reason+": "+message)
 }

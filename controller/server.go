@@ -196,6 +196,8 @@ type Cluster interface {
 	// MayDelete returns nil if the driver may delete this volume or snapshot of the node. lvm.KindBusy: undecided, retry.
 	// lvm.KindConflict: a PersistentVolume or VolumeSnapshotContent needs it, other than the one that the caller deletes.
 	MayDelete(ctx context.Context, of lvm.ID) error
+	// NameThinClass adds the name of a thin class to the refusal of a snapshot or clone (lvm.ErrThick), and returns any other error as it is.
+	NameThinClass(err error) error
 	// Warn writes a warning event on the claim. It does not repeat one with the same reason while that event lasts.
 	Warn(ctx context.Context, namespace, claim, uid, reason, message string)
 }

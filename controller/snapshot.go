@@ -41,7 +41,15 @@ func (s *Server) createSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	}
 	defer end()
 	snapshot, err := s.snapshots.CreateSnapshot(ctx, spec)
-	return snapshot, existing(s.node, err)
+	return snapshot, s.nameThinClass(existing(s.node, err))
+}
+
+// nameThinClass is Cluster.NameThinClass, without a cluster too.
+func (s *Server) nameThinClass(err error) error {
+	if s.cluster == nil || err == nil {
+		return err
+	}
+	return s.cluster.NameThinClass(err)
 }
 
 func parseCreateSnapshot(req *csi.CreateSnapshotRequest) (lvm.SnapshotSpec, error) {

@@ -61,6 +61,7 @@ func TestSnapshot(t *testing.T) {
 
 func TestSnapshotRefuses(t *testing.T) {
 	s, node := newWideServer(t)
+	s.cluster = &cluster{}
 	thin := mustCreate(t, s, in("thin", "layout", "thin")).GetVolumeId()
 	other := mustCreate(t, s, in("other", "layout", "thin")).GetVolumeId()
 	thick := mustCreate(t, s, in("thick")).GetVolumeId()
@@ -77,7 +78,7 @@ func TestSnapshotRefuses(t *testing.T) {
 		{"no name", snapshotRequest("", thin), lvm.KindInvalid, []string{"name"}},
 		{"no volume", snapshotRequest("s", ""), lvm.KindInvalid, []string{"source_volume_id"}},
 		{"a parameter", withParameter, lvm.KindInvalid, []string{"VolumeSnapshotClass", `"size"`}},
-		{"a thick volume", snapshotRequest("s", thick), lvm.KindInvalid, []string{"thin"}},
+		{"a thick volume", snapshotRequest("s", thick), lvm.KindInvalid, []string{"layout linear", "docs/howto/snapshots.md", "local-thin"}},
 		{"a name that another volume's has", snapshotRequest("taken", thin), lvm.KindExists, []string{"taken"}},
 		{"garbage", snapshotRequest("s", "garbage"), lvm.KindNotFound, []string{"garbage"}},
 		{"a snapshot of a snapshot", snapshotRequest("s", taken.GetSnapshotId()), lvm.KindNotFound, []string{"no volume"}},
@@ -216,6 +217,7 @@ func TestCopies(t *testing.T) {
 
 func TestRestoreAndCloneRefuse(t *testing.T) {
 	s, _ := newWideServer(t)
+	s.cluster = &cluster{}
 	volume := mustCreate(t, s, in("v", "layout", "thin")).GetVolumeId()
 	thick := mustCreate(t, s, in("thick")).GetVolumeId()
 	snapshot := mustSnapshot(t, s, "snap", volume).GetSnapshotId()
@@ -239,7 +241,7 @@ func TestRestoreAndCloneRefuse(t *testing.T) {
 		{"a limit smaller than the snapshot", limited, lvm.KindOutOfRange, []string{"1 GiB"}},
 		{"smaller than the volume", copyRequest("c", volume, 1<<29), lvm.KindOutOfRange, []string{"1 GiB"}},
 		{"into a thick layout", copyRequest("c", snapshot, 1<<30, "layout", "linear"), lvm.KindInvalid, []string{"thin", "linear"}},
-		{"of a thick volume", copyRequest("c", thick, 1<<30), lvm.KindInvalid, []string{"thin"}},
+		{"of a thick volume", copyRequest("c", thick, 1<<30), lvm.KindInvalid, []string{"layout linear", "docs/howto/snapshots.md", "local-thin"}},
 		{"into another pool", copyRequest("c", snapshot, 1<<30, "thinPool", "another"), lvm.KindInvalid, []string{"another"}},
 		{"a snapshot that never was", copyRequest("c", snapshot+"0", 1<<30), lvm.KindNotFound, []string{"vg"}},
 		{"a volume that never was", copyRequest("c", volume+"0", 1<<30), lvm.KindNotFound, []string{"vg"}},

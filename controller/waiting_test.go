@@ -74,6 +74,8 @@ func (n *oneNode) WaitingHere(string, string, string) bool { return false }
 
 func (n *oneNode) MayRestore(context.Context, string, string, string, lvm.ID) error { return nil }
 
+func (n *oneNode) NameThinClass(err error) error { return err }
+
 func (n *oneNode) MayDelete(context.Context, lvm.ID) error { return nil }
 
 // add makes a pod with claims of these sizes. What it leaves is free at once when it is deleted.

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // newClassStore keeps this driver's storage classes. A class that was deleted and created again may name another driver.
@@ -80,4 +82,16 @@ func (a *Agent) warnOfClaim(ctx context.Context, claim *corev1.PersistentVolumeC
 	return a.warn(ctx, kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: kubeclient.KeyOf(claim)}, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning, Reason: api.ReasonImmediateBindingUnsupported,
 		Message: "storage class " + class + " has volumeBindingMode Immediate: no node is selected for this claim, and it stays Pending. " +
 			"Delete the claim and create it again with a class that has WaitForFirstConsumer, or ask the administrator to create " + class + " again with that mode."})
+}
+
+// NameThinClass adds the name of a thin class to the refusal of a snapshot or clone (lvm.ErrThick), if the agent knows one.
+func (a *Agent) NameThinClass(err error) error {
+	if !errors.Is(err, lvm.ErrThick) {
+		return err
+	}
+	classes := a.classes.Items(func(class *storagev1.StorageClass) bool { return class.Parameters["layout"] == string(lvm.LayoutThin) })
+	if len(classes) == 0 {
+		return err
+	}
+	return lvm.Errorf(lvm.KindOf(err), "%w; for example the StorageClass %s", err, classes[0].Name)
 }

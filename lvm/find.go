@@ -1,6 +1,7 @@
 package lvm
 
 import (
+	"errors"
 	"slices"
 	"strings"
 )
@@ -88,6 +89,17 @@ func (lv LV) HandleName() string {
 		return m.Snapshot.ID.LV
 	}
 	return lv.Name
+}
+
+// ErrThick is in the error of each refused snapshot or clone of a volume that is not thin.
+var ErrThick = errors.New("only thin volumes have snapshots and clones: use a StorageClass with the parameter layout: thin for volumes that need them (docs/howto/snapshots.md)")
+
+// CheckCopies returns an error (KindInvalid, ErrThick) if a volume, which lv is, has no snapshots and clones.
+func (v Volume) CheckCopies(lv LV) error {
+	if v.Class.Layout == LayoutThin && lv.Type == string(LayoutThin) {
+		return nil
+	}
+	return Errorf(KindInvalid, "%s/%s has the layout %s, and %w", v.Group, lv.Name, v.Class.Layout, ErrThick)
 }
 
 // LocateLV finds the logical volume of a handle. KindNotFound, KindBusy: as AbsentError; KindConflict: it was renamed.

@@ -142,8 +142,8 @@ func (d *driver) act(ctx context.Context, parts *errgroup.Group, agent *kube.Age
 }
 
 // takeGroupSnapshots takes this node's group snapshots in the background until ctx ends.
-func (d *driver) takeGroupSnapshots(ctx context.Context, parts *errgroup.Group, client *kubeclient.Client, host *host.Host, mounts *node.Server) {
-	actor := groupsnapshot.New(groupsnapshot.Config{Client: client, Node: d.o.nodeName, Host: host, Sync: mounts.PrepareGroupCopy, Log: d.log})
+func (d *driver) takeGroupSnapshots(ctx context.Context, parts *errgroup.Group, client *kubeclient.Client, agent *kube.Agent, host *host.Host, mounts *node.Server) {
+	actor := groupsnapshot.New(groupsnapshot.Config{Client: client, Node: d.o.nodeName, Host: host, Sync: mounts.PrepareGroupCopy, NameThinClass: agent.NameThinClass, Log: d.log})
 	parts.Go(func() error {
 		actor.Run(ctx)
 		return nil

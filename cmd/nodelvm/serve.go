@@ -169,7 +169,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		record.start(ctx, parts)
 		d.checkLimits(ctx, parts, mounts)
 		if d.o.groupSnapshots && client != nil {
-			d.takeGroupSnapshots(ctx, parts, client, host, mounts)
+			d.takeGroupSnapshots(ctx, parts, client, agent, host, mounts)
 		}
 		if d.o.trim {
 			startTrim(ctx, parts, mounts, agent, trims, d.log)

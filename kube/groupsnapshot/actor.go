@@ -36,7 +36,10 @@ type Config struct {
 	Node   string // this node's name
 	Host   Host   // this node's
 	Sync   func(ctx context.Context, id lvm.ID) (end func(), err error)
-	Log    *slog.Logger // nil: slog.Default()
+	// NameThinClass adds the name of a thin class to the refusal of a group snapshot with a volume that is not thin (lvm.ErrThick);
+	// nil: it adds nothing.
+	NameThinClass func(err error) error
+	Log           *slog.Logger // nil: slog.Default()
 }
 
 const (
@@ -61,6 +64,9 @@ type Actor struct {
 // New creates an Actor without sending a request.
 func New(cfg Config) *Actor {
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	if cfg.NameThinClass == nil {
+		cfg.NameThinClass = func(err error) error { return err }
+	}
 	a := &Actor{Config: cfg, queue: workqueue.NewTypedDelayingQueue[string](), backoff: flowcontrol.NewBackOff(backoffFirst, backoffMost)}
 	store := func() *kubeclient.FilteredStore[content] {
 		return &kubeclient.FilteredStore[content]{
@@ -232,7 +238,7 @@ func (a *Actor) take(ctx context.Context, c content) error {
 		made, err = a.Host.CreateGroupSnapshot(ctx, spec, a.Sync)
 	}
 	if err != nil {
-		return a.fail(ctx, c, err)
+		return a.fail(ctx, c, a.NameThinClass(err))
 	}
 	return a.patch(ctx, c, "status", statusOf(made))
 }

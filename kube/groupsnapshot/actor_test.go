@@ -3,6 +3,7 @@ package groupsnapshot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -193,6 +194,20 @@ func TestSeveralNodes(t *testing.T) {
 		}
 	}
 	d.expect(t, `PATCH c/status {"status":{"error":{"message":"node node-1: a group snapshot is of one node's volumes`, `PATCH c {"metadata":{"annotations":{"`+api.AnnotationGroupBeingCreated+`":null}}}`)
+}
+
+// TestThickVolume: the status of a group with a volume that is not thin names a thin class.
+func TestThickVolume(t *testing.T) {
+	d := &disks{failed: lvm.Errorf(lvm.KindInvalid, "vg/data has the layout linear, and %w", lvm.ErrThick)}
+	a := actorOn(t, d, nil)
+	a.NameThinClass = func(err error) error { return lvm.Errorf(lvm.KindOf(err), "%w; local-thin", err) }
+	c := ownContent(here + "/pvc-1")
+	c.marked = true
+	if err := a.act(t.Context(), c); !errors.Is(err, lvm.ErrThick) {
+		t.Errorf("the error is %v", err)
+	}
+	d.expect(t, "take groupsnapshot-uid of 1", `PATCH c/status {"status":{"error":{"message":"node node-1: vg/data has the layout linear, and `+lvm.ErrThick.Error()+`; local-thin"`,
+		`PATCH c {"metadata":{"annotations":{"`+api.AnnotationGroupBeingCreated+`":null}}}`)
 }
 
 // TestTooManyVolumes: the number of a group's volumes is bounded.

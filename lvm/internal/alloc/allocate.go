@@ -150,7 +150,7 @@ func allocateCopy(s lvm.State, cluster string, groups []lvm.Group, spec lvm.Spec
 	size := spec.Class.DataSize(g.Bytes(source.Extents))
 	switch {
 	case source.Type != string(lvm.LayoutThin):
-		return nil, lvm.Errorf(lvm.KindInvalid, "cannot create volume %q: its source %s/%s is not a thin volume; only thin volumes can be cloned", spec.Name, g.Name, source.Name)
+		return nil, lvm.Errorf(lvm.KindInvalid, "cannot create volume %q: its source %s/%s has the layout %s, and %w", spec.Name, g.Name, source.Name, source.Type, lvm.ErrThick)
 	case !slices.ContainsFunc(groups, func(c lvm.Group) bool { return c.UUID == g.UUID }):
 		return nil, lvm.Errorf(lvm.KindInvalid, "cannot create volume %q: its source %s/%s is not in the requested volume group %q", spec.Name, g.Name, source.Name, spec.Class.Group)
 	case source.Pool != spec.Class.Pool:

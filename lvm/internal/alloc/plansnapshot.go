@@ -40,8 +40,9 @@ func PlanSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (SnapshotP
 		return SnapshotPlacement{}, lvm.Errorf(lvm.KindNotFound, "cannot create snapshot %q: %s/%s was deleted", spec.Name, g.Name, lv.Name)
 	case v.State.IsMove():
 		return SnapshotPlacement{}, lvm.Errorf(lvm.KindBusy, "cannot create snapshot %q now: %w", spec.Name, v.CheckNoMove("copied"))
-	case v.Class.Layout != lvm.LayoutThin || lv.Type != string(lvm.LayoutThin):
-		return SnapshotPlacement{}, lvm.Errorf(lvm.KindInvalid, "cannot create snapshot %q: %s/%s has the layout %s, and only thin volumes have snapshots: use a StorageClass with the parameter layout: thin for volumes that need them (docs/howto/snapshots.md)", spec.Name, g.Name, lv.Name, v.Class.Layout)
+	}
+	if err := v.CheckCopies(lv); err != nil {
+		return SnapshotPlacement{}, lvm.Errorf(lvm.KindOf(err), "cannot create snapshot %q: %w", spec.Name, err)
 	}
 	return planNewSnapshot(s, g, lv, v, spec)
 }

@@ -80,6 +80,11 @@ func decide(s lvm.State, cluster string, spec lvm.GroupSnapshotSpec) (plan, erro
 	}
 	var p plan
 	for i, source := range spec.Sources {
+		if _, lv, v, err := s.FindVolume(source); err == nil { // the plan of each snapshot reports any other error
+			if err := v.CheckCopies(lv); err != nil {
+				return plan{}, lvm.Errorf(lvm.KindOf(err), "cannot create group snapshot %q: %w", spec.Name, err)
+			}
+		}
 		member := lvm.GroupMember{Of: id}
 		if i == 0 {
 			member.Name, member.Count, member.Others = spec.Name, len(spec.Sources), strings.Join(others, ":")

@@ -186,7 +186,7 @@ func TestPlanCopy(t *testing.T) {
 		{copyOf(sn.ID, 4*lvm.GiB, 0), lvm.KindOutOfRange, "until the thin pool has capacity"},
 		{copyOf(half.ID, 0, 0), lvm.KindBusy, "not ready yet"},
 		{copyOf(other.ID, 0, 0), lvm.KindInvalid, "thin pool vg/second"},
-		{copyOf(thick.ID, 0, 0), lvm.KindInvalid, "not a thin volume"},
+		{copyOf(thick.ID, 0, 0), lvm.KindInvalid, "has the layout linear"},
 		{copyOf(lvm.ID{VG: v.ID.VG, LV: "s-gone"}, 0, 0), lvm.KindNotFound, "has no source"},
 		{copyOf(lvm.ID{VG: "elsewhere", LV: "s"}, 0, 0), lvm.KindInsufficientCapacity, "not on this node"},
 		{copyOf(lvm.ID{VG: v.ID.VG, LV: lvm.DefaultPool}, 0, 0), lvm.KindNotFound, "not a volume or snapshot"},

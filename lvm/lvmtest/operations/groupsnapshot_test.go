@@ -59,6 +59,24 @@ func TestGroupSnapshotPrepares(t *testing.T) {
 	}
 }
 
+// TestGroupSnapshotWithThickVolume: a volume that is not thin is refused before anything happens to the others.
+func TestGroupSnapshotWithThickVolume(t *testing.T) {
+	node, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
+	spec := groupSpec(t, b, d)
+	spec.Sources = append(spec.Sources, d.MustCreate(t, b.Light("thick", lvm.MiB)).ID)
+	before := len(node.Commands())
+	_, err := d.CreateGroupSnapshot(t.Context(), spec, func(context.Context, lvm.ID) (func(), error) {
+		t.Error("a volume was prepared")
+		return func() {}, nil
+	})
+	if hosttest.WantKind(t, "a thick volume", err, lvm.KindInvalid); !errors.Is(err, lvm.ErrThick) {
+		t.Errorf("the error is %v", err)
+	}
+	if commands := node.Commands()[before:]; len(commands) > 0 {
+		t.Errorf("LVM was run: %v", commands)
+	}
+}
+
 // TestGroupSnapshotPreparationTakesLong: a volume whose data is not written in time fails the group snapshot. Nothing is left of it, no lock
 // either, and each preparation that began has ended.
 func TestGroupSnapshotPreparationTakesLong(t *testing.T) {
