@@ -4,9 +4,12 @@ package apiserver
 
 import (
 	"fmt"
+	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -161,11 +164,22 @@ func TestVolumeAttributes(t *testing.T) {
 	expectNoWrites(t, other)
 }
 
-// TestVolumeAttributesAreOptional: an agent without limits ignores the class, and one with limits does not touch claims without one.
+// TestVolumeAttributesAreOptional: an agent without limits ignores the class. One with limits does not touch claims without one, sends no other
+// request for them, and asks for no class.
 func TestVolumeAttributesAreOptional(t *testing.T) {
 	without, with := newNode(t, "a"), newNode(t, "b")
+	var classes atomic.Int32
+	counted := func(next http.RoundTripper) http.RoundTripper {
+		next = with.roundTrip(next)
+		return trip(func(r *http.Request) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "/volumeattributesclasses") {
+				classes.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	}
 	without.start(t)
-	with.start(t, with.limiting)
+	inBackground(t, with.agent(t, counted, with.limiting).Run)
 	named, plain := without.bound(t, "named", corev1.PersistentVolumeFilesystem), with.bound(t, "plain", corev1.PersistentVolumeFilesystem)
 	namesClass(t, named, "missing")
 	request(t, named, "2Gi") // when the agent has done that, it has seen the class
@@ -178,6 +192,23 @@ func TestVolumeAttributesAreOptional(t *testing.T) {
 			t.Errorf("%s: %+v", claim.Name, now.Status)
 		}
 	}
+	if n := classes.Load(); n != 0 {
+		t.Errorf("the agent with limits sent %d requests for classes", n)
+	}
+	soon(t, "both agents have sent the same kinds of requests", func() bool { return slices.Equal(without.kindsWritten(), with.kindsWritten()) })
+}
+
+var objectsOfTest = regexp.MustCompile(`/(namespaces|persistentvolumeclaims|persistentvolumes|nodes)/[^/ ]+`)
+
+// kindsWritten returns what the agent has written, without the names of objects. A conflict (409) is repeated.
+func (n *node) kindsWritten() (kinds []string) {
+	for _, w := range n.written() {
+		if !strings.HasSuffix(w, " 409") {
+			kinds = append(kinds, objectsOfTest.ReplaceAllString(w, "/$1"))
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
 }
 
 // TestVolumeAttributesOfOtherNodes: a node's token may record its own volumes' attributes alone.
