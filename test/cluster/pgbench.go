@@ -47,7 +47,7 @@ func (c *Cluster) Committed(ctx context.Context, pod string) (count int64, err e
 
 // WaitCommitAfter waits until the database has committed more than count transactions.
 func (l *Pgbench) WaitCommitAfter(ctx context.Context, count int64) error {
-	return unlessEnded(ctx, l.ended, "pgbench", func() error {
+	return UnlessEnded(ctx, l.ended, "pgbench", func() error {
 		now, err := l.cluster.Committed(ctx, l.pod)
 		if err == nil && now <= count {
 			err = fmt.Errorf("pgbench has committed nothing since transaction %d", count)
@@ -75,6 +75,21 @@ func (l *Pgbench) Stop(ctx context.Context) (transactions int, err error) {
 		return transactions, fmt.Errorf("pgbench: %d transactions, %d failed\n%s", transactions, failed, Tail(l.said, 2000))
 	}
 	return transactions, nil
+}
+
+var transactionsPerSecond = regexp.MustCompile(`(?m)^tps = ([0-9.]+) `)
+
+// TransactionsPerSecond measures the transactions of pgbench's four clients for five seconds in a pod; options are additional options.
+func (c *Cluster) TransactionsPerSecond(ctx context.Context, pod string, options ...string) (float64, error) {
+	said, err := c.ExecInPod(ctx, pod, append(append([]string{"pgbench"}, options...), "-n", "-c", "4", "-T", "5", "postgres")...)
+	if err != nil {
+		return 0, err
+	}
+	found := transactionsPerSecond.FindStringSubmatch(said)
+	if found == nil {
+		return 0, fmt.Errorf("pgbench reports no transactions: %s", said)
+	}
+	return strconv.ParseFloat(found[1], 64)
 }
 
 func sum(line *regexp.Regexp, text string) (total int) {

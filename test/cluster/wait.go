@@ -38,8 +38,8 @@ func CleanUpContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 }
 
-// unlessEnded is Eventually, but fails as soon as ended has a report. It leaves the report in the channel.
-func unlessEnded(ctx context.Context, ended chan error, what string, ok func() error) error {
+// UnlessEnded is Eventually, but fails as soon as ended has a report. It leaves the report in the channel.
+func UnlessEnded(ctx context.Context, ended chan error, what string, ok func() error) error {
 	var end error
 	err := Eventually(ctx, func() error {
 		select {

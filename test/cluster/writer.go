@@ -72,7 +72,7 @@ func (w *Writer) write(statements *os.File, answers *bufio.Scanner) error {
 
 // Reaches waits until row n is acknowledged.
 func (w *Writer) Reaches(ctx context.Context, n int64) error {
-	return unlessEnded(ctx, w.ended, "the writer", func() error {
+	return UnlessEnded(ctx, w.ended, "the writer", func() error {
 		if acked := w.Acked.Load(); acked < n {
 			return fmt.Errorf("row %d is acknowledged, %d is wanted", acked, n)
 		}

@@ -3,10 +3,7 @@ package measure
 import (
 	"context"
 	"errors"
-	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 
 	"github.com/nodelvm/nodelvm/test/cluster"
 	"github.com/nodelvm/nodelvm/test/scenario"
@@ -54,7 +51,9 @@ func (p dataPath) proveDatabase(ctx context.Context, env *scenario.Environment) 
 			return err
 		}
 	}
-	ratios, err := alternate(portOnVolume, portOnBare, func(port string) (float64, error) { return pgbench(ctx, env, port) })
+	ratios, err := alternate(portOnVolume, portOnBare, func(port string) (float64, error) {
+		return env.TransactionsPerSecond(ctx, pathPod, "-h", "127.0.0.1", "-p", port)
+	})
 	if err != nil {
 		return err
 	}
@@ -65,21 +64,6 @@ func (p dataPath) proveDatabase(ctx context.Context, env *scenario.Environment) 
 // removeBare removes the bare logical volume, if it is there.
 func removeBare(ctx context.Context, env *scenario.Environment) error {
 	return env.RunInGroup(ctx, pathNode, "umount /mnt/bare 2>/dev/null || true; ! lvs GROUP/bare >/dev/null 2>&1 || lvremove -qq -y GROUP/bare")
-}
-
-var transactionsPerSecond = regexp.MustCompile(`(?m)^tps = ([0-9.]+) `)
-
-// pgbench returns the transactions per second of four clients on the server at a port of the pod.
-func pgbench(ctx context.Context, env *scenario.Environment, port string) (float64, error) {
-	out, err := env.ExecInPod(ctx, pathPod, "pgbench", "-h", "127.0.0.1", "-p", port, "-n", "-c", "4", "-T", "5", "postgres")
-	if err != nil {
-		return 0, err
-	}
-	found := transactionsPerSecond.FindStringSubmatch(out)
-	if found == nil {
-		return 0, fmt.Errorf("pgbench reports no transactions: %s", out)
-	}
-	return strconv.ParseFloat(found[1], 64)
 }
 
 // alternate measures two sides in turns, pathRounds times, and returns the first relative to the second; the lowest ratio is first.
