@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -69,17 +71,30 @@ func (r *Record) text() string {
 	return string(text)
 }
 
-// parseRecord decodes a record; nil: there is none, or it is not one.
+// longest is the size of the record with the longest hold for which the volume can be handed over. A target that cannot note this could not go on.
+func (r *Record) longest() int {
+	confirmed := *r
+	confirmed.Confirmed = strings.Repeat("0", maxHold)
+	return len(confirmed.text())
+}
+
+// maxHold is more than a hold has.
+const maxHold = 64
+
+// parseRecord decodes a record; nil: there is none, or it is not one. Another node may have written it.
 func parseRecord(text string) *Record {
 	if text == "" || len(text) > MaxRecord {
 		return nil
 	}
 	var r Record
-	if json.Unmarshal([]byte(text), &r) != nil || r.UID == "" || r.From == "" || r.To == "" {
+	if json.Unmarshal([]byte(text), &r) != nil || r.UID == "" || r.From == "" || r.To == "" || !capacity.MatchString(r.Capacity) {
 		return nil
 	}
 	return &r
 }
+
+// capacity is one as csi-provisioner and the driver write it: without an exponent, with which the arithmetic of quantities does not end.
+var capacity = regexp.MustCompile(`^[1-9][0-9]{0,18}(k|Ki|[MGTPE]i?)?$`)
 
 // newRecord describes a PersistentVolume that is on this node and has a claim, for a move to another one. The error is a sentence that says why no
 // node can rebuild the PersistentVolume.
@@ -100,8 +115,11 @@ func newRecord(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim,
 	if pv.Name != r.name() {
 		return nil, fmt.Errorf("PersistentVolume %s was not created for this claim: its name is not %s. Only volumes that a StorageClass created can move", pv.Name, r.name())
 	}
-	if size := len(r.text()); size > MaxRecord {
+	if size := r.longest(); size > MaxRecord {
 		return nil, fmt.Errorf("PersistentVolume %s has too long fields: its record has %d bytes, and at most %d are possible", pv.Name, size, MaxRecord)
+	}
+	if !capacity.MatchString(r.Capacity) {
+		return nil, fmt.Errorf("PersistentVolume %s has the capacity %s, which csi-provisioner does not write; correct it", pv.Name, kubeclient.Quoted(r.Capacity))
 	}
 	return r, r.rebuilds(pv)
 }
