@@ -121,6 +121,10 @@ func claimRequests() []request {
 		{name: "note the size of before when less is requested", sub: "status", before: allocated("4Gi", raw(bound("node-1"))), now: allocated("4Gi", holding("4Gi", raw(bound("node-1"))))},
 		{name: "note less when the size of before was infeasible", sub: "status", before: allocated("4Gi", bound("node-1")), now: allocated("2Gi", bound("node-1"))},
 
+		{name: "note that an expansion is not possible", sub: "status", before: growing(bound("node-1")), now: inState(core.PersistentVolumeClaimControllerResizeInfeasible, growing(bound("node-1")))},
+		{name: "leave the file system to the kubelet", sub: "status", before: growing(bound("node-1")), now: inState(core.PersistentVolumeClaimNodeResizePending, growing(bound("node-1")))},
+		{name: "note a condition while the kubelet resizes", sub: "status", before: inState(core.PersistentVolumeClaimNodeResizeInProgress, bound("node-1")), now: inState(core.PersistentVolumeClaimNodeResizeInProgress, growing(bound("node-1")))},
+
 		{name: "return a claim to the scheduler whose selected node does not exist", before: provisioned(claim("node-9")), now: provisioned(claim(""))},
 
 		{name: "return a claim of another driver to the scheduler", before: annotated(provisioner, "other.io", claim("node-9")), now: annotated(provisioner, "other.io", claim("")), refused: mayOnly},
@@ -141,6 +145,10 @@ func claimRequests() []request {
 		{name: "note more than a claim requests", sub: "status", before: bound(""), now: allocated("1Pi", bound("")), refused: mayOnly},
 		{name: "note still more after less is requested", sub: "status", before: allocated("4Gi", bound("node-1")), now: allocated("5Gi", bound("node-1")), refused: mayOnly},
 		{name: "note another resource", sub: "status", before: bound("node-1"), now: allocating("cpu", "1", bound("node-1")), refused: mayOnly},
+		{name: "note that the kubelet resizes", sub: "status", before: bound("node-1"), now: inState(core.PersistentVolumeClaimNodeResizeInProgress, growing(bound("node-1"))), refused: mayOnly},
+		{name: "note that the kubelet cannot resize", sub: "status", before: bound(""), now: inState(core.PersistentVolumeClaimNodeResizeInfeasible, bound("")), refused: mayOnly},
+		{name: "note a state that Kubernetes does not know", sub: "status", before: bound("node-1"), now: inState("Stuck", bound("node-1")), refused: mayOnly},
+		{name: "note the state of another resource", sub: "status", before: bound("node-1"), now: expanding("cpu", core.PersistentVolumeClaimNodeResizePending, bound("node-1")), refused: mayOnly},
 		{name: "note an expansion of a claim that another driver provisioned", sub: "status", before: annotated(provisioner, "other.io", bound("")), now: growing(annotated(provisioner, "other.io", bound(""))), refused: mayOnly},
 		{name: "note an expansion of a claim without a volume", sub: "status", before: claim("node-1"), now: growing(claim("node-1")), refused: mayOnly},
 		{name: "call a claim lost", sub: "status", before: bound("node-1"), now: lost(bound("node-1")), refused: mayOnly},
@@ -199,11 +207,18 @@ func lost(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
 
 // growing notes an expansion.
 func growing(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
-	pvc = allocated("2Gi", pvc)
-	pvc.Status.AllocatedResourceStatuses = map[core.ResourceName]core.ClaimResourceStatus{
-		core.ResourceStorage: core.PersistentVolumeClaimControllerResizeInProgress,
-	}
+	pvc = inState(core.PersistentVolumeClaimControllerResizeInProgress, allocated("2Gi", pvc))
 	pvc.Status.Conditions = []core.PersistentVolumeClaimCondition{{Type: core.PersistentVolumeClaimResizing, Status: core.ConditionTrue}}
+	return pvc
+}
+
+// inState notes how far an expansion is.
+func inState(state core.ClaimResourceStatus, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	return expanding(core.ResourceStorage, state, pvc)
+}
+
+func expanding(name core.ResourceName, state core.ClaimResourceStatus, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	pvc.Status.AllocatedResourceStatuses = map[core.ResourceName]core.ClaimResourceStatus{name: state}
 	return pvc
 }
 

@@ -107,6 +107,12 @@ func moveRequests() []request {
 		{name: "answer an offer to another node", before: parked(begun("node-2")), now: saying(moveAnswer, "{}", parked(begun("node-2"))), refused: mayOnly},
 		{name: "answer an offer, and more", before: toNode("node-1", parked(begun("node-2"))), now: saying(handedOver, "1", saying(moveAnswer, "{}", toNode("node-1", parked(begun("node-2"))))), refused: mayOnly},
 		{name: "answer at length", before: toNode("node-1", parked(begun("node-2"))), now: saying(moveAnswer, strings.Repeat("a", 5000), toNode("node-1", parked(begun("node-2")))), refused: mayOnly},
+		{name: "begin a move with a long record", before: volume("node-1"), now: recorded(long(ofDeleted), retained("node-1")), refused: mayOnly},
+		{name: "park a volume with a long record", now: parked(recorded(long(ofDeleted), retained("node-1"))), refused: mayOnly},
+		{name: "park a volume for a node with a long name", now: toNode(long("n"), parked(begun("node-1"))), refused: mayOnly},
+		{name: "offer at length", before: parked(begun("node-1")), now: saying(moveOffer, strings.Repeat("a", 5000), parked(begun("node-1"))), refused: mayOnly},
+		{name: "hand over at length", before: parked(begun("node-1")), now: saying(handedOver, strings.Repeat("a", 5000), parked(begun("node-1"))), refused: mayOnly},
+		{name: "answer itself at length", before: parked(begun("node-1")), now: saying(moveAnswer, strings.Repeat("a", 5000), parked(begun("node-1"))), refused: mayOnly},
 		{name: "say that another node's volume is handed over", before: toNode("node-1", parked(begun("node-2"))), now: saying(handedOver, "1", toNode("node-1", parked(begun("node-2")))), refused: mayOnly},
 		{name: "offer another node's volume", before: toNode("node-1", parked(begun("node-2"))), now: saying(moveOffer, "{}", toNode("node-1", parked(begun("node-2")))), refused: mayOnly},
 		{name: "redirect another node's move", before: parked(begun("node-2")), now: toNode("node-1", parked(begun("node-2"))), refused: mayOnly},
@@ -126,6 +132,9 @@ func moveRequests() []request {
 		{name: "give a claim another attributes class", sub: "status", before: inClass("slow", annotated(moveStatus, "{}", bound("node-1"))), now: modified(inClass("slow", annotated(moveStatus, "{}", bound("node-1")))), refused: mayOnly},
 	}
 }
+
+// long is more than a field may have.
+func long(text string) string { return text + strings.Repeat(" ", 2048) }
 
 func saying(key, value string, pv *core.PersistentVolume) *core.PersistentVolume {
 	pv.Annotations[key] = value
