@@ -94,7 +94,7 @@ func newController(o *options, log *slog.Logger) (*cluster.Election, func(contex
 	removals := &scaledown.Reporter{Events: events, Log: log}
 	capacity := &nodegroup.Publisher{Clientset: clientset, Namespace: o.namespace, Groups: groups, Log: log}
 	lead := func(ctx context.Context) {
-		cluster.NewObjects(clientset, client.Snapshots, o.namespace, log).Run(ctx, losses.Run, waiting.Run, removals.Run, capacity.Run)
+		cluster.NewObjects(clientset, client, o.namespace, log).Run(ctx, losses.Run, waiting.Run, removals.Run, capacity.Run)
 	}
 	return &cluster.Election{
 		Leases: clientset.CoordinationV1(), Namespace: o.namespace, Holder: cmp.Or(holder, "nodelvm-controller"), Record: losses.Losses, Log: log,

@@ -44,19 +44,21 @@ func TestAccountsGetNoFurther(t *testing.T) {
 // TestRightsOfSwitches: group snapshots add exactly these rights, and I/O limits none, because csi-provisioner has what they need.
 func TestRightsOfSwitches(t *testing.T) {
 	on := map[string]any{"enabled": true}
-	none := rightsOf(t, nil)
+	contents := []string{
+		"groupsnapshot.storage.k8s.io volumegroupsnapshotcontents get", "groupsnapshot.storage.k8s.io volumegroupsnapshotcontents list",
+		"groupsnapshot.storage.k8s.io volumegroupsnapshotcontents patch", "groupsnapshot.storage.k8s.io volumegroupsnapshotcontents watch"}
 	for name, test := range map[string]struct {
-		values map[string]any
-		want   []string
+		account string
+		values  map[string]any
+		want    []string
 	}{
-		"groupSnapshots": {map[string]any{"groupSnapshots": on}, []string{
-			"groupsnapshot.storage.k8s.io volumegroupsnapshotcontents get", "groupsnapshot.storage.k8s.io volumegroupsnapshotcontents list",
-			"groupsnapshot.storage.k8s.io volumegroupsnapshotcontents patch", "groupsnapshot.storage.k8s.io volumegroupsnapshotcontents watch",
-			"groupsnapshot.storage.k8s.io volumegroupsnapshotcontents/status patch"}},
-		"ioLimits": {map[string]any{"ioLimits": on}, nil},
+		"groupSnapshots":                   {"nodelvm", map[string]any{"groupSnapshots": on}, append(contents, "groupsnapshot.storage.k8s.io volumegroupsnapshotcontents/status patch")},
+		"groupSnapshots of the controller": {"nodelvm-controller", map[string]any{"groupSnapshots": on}, contents},
+		"ioLimits":                         {"nodelvm", map[string]any{"ioLimits": on}, nil},
 	} {
 		var added []string
-		rights := rightsOf(t, test.values)
+		test.values["controller"] = on
+		none, rights := rightsOf(t, map[string]any{"controller": on}, test.account), rightsOf(t, test.values, test.account)
 		for _, right := range rights {
 			if !slices.Contains(none, right) {
 				added = append(added, right)
@@ -66,6 +68,7 @@ func TestRightsOfSwitches(t *testing.T) {
 			t.Errorf("%s adds %q, want %q; in all %d to %d rights", name, added, test.want, len(rights), len(none))
 		}
 	}
+	none := rightsOf(t, nil, "nodelvm")
 	if needed := []string{"storage.k8s.io volumeattributesclasses get", " persistentvolumes patch", " persistentvolumeclaims/status patch"}; !contains(none, needed) || len(none) < 40 {
 		t.Errorf("%q lacks some of %q", none, needed)
 	}
@@ -75,10 +78,10 @@ func contains(all, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(right string) bool { return !slices.Contains(all, right) })
 }
 
-// rightsOf are the rights of the nodes' account with these values of the chart, "GROUP RESOURCE VERB" each.
-func rightsOf(t *testing.T, values map[string]any) (rights []string) {
+// rightsOf are the rights of an account with these values of the chart, "GROUP RESOURCE VERB" each.
+func rightsOf(t *testing.T, values map[string]any, account string) (rights []string) {
 	t.Helper()
-	for _, rule := range rulesOf(t, renderWith(t, values), "nodelvm") {
+	for _, rule := range rulesOf(t, renderWith(t, values), account) {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {

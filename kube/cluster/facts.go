@@ -64,7 +64,7 @@ type Capacity struct {
 	Group       *storagev1.CSIStorageCapacity // the object, if it is of a node group
 }
 
-// Content has the facts about a VolumeSnapshotContent.
+// Content has the facts about a VolumeSnapshotContent or a VolumeGroupSnapshotContent.
 type Content struct {
 	identity
 	Node  string // "": it is not a content of this driver on one node
@@ -86,6 +86,8 @@ func factsOf(o any) (any, error) {
 		return CapacityOf(o), nil
 	case *kubeclient.Content:
 		return ContentOf(o), nil
+	case *kubeclient.GroupContent:
+		return contentOf(o, o.Spec.Driver), nil
 	}
 	return o, nil // facts already
 }
@@ -158,10 +160,12 @@ func CapacityOf(c *storagev1.CSIStorageCapacity) *Capacity {
 }
 
 // ContentOf returns the facts about a content.
-func ContentOf(c *kubeclient.Content) *Content {
+func ContentOf(c *kubeclient.Content) *Content { return contentOf(c, c.Spec.Driver) }
+
+func contentOf(c metav1.Object, driver string) *Content {
 	kept := &Content{identity: identityOf(c)}
-	if c.Spec.Driver == api.DriverName {
-		kept.Node, kept.Noted = shared(c.Labels[api.LabelManagedBy]), c.Annotations[api.AnnotationLostSince] != ""
+	if driver == api.DriverName {
+		kept.Node, kept.Noted = shared(c.GetLabels()[api.LabelManagedBy]), c.GetAnnotations()[api.AnnotationLostSince] != ""
 	}
 	return kept
 }

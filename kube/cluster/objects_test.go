@@ -93,15 +93,15 @@ func TestWatches(t *testing.T) {
 // TestClusterWithoutSnapshots: it has no contents, so that losses can end.
 func TestClusterWithoutSnapshots(t *testing.T) {
 	client, _ := kubetest.RecordedClient(t, nil)
-	o := cluster.NewObjects(fake.NewClientset(), client.Snapshots, "ns", slog.New(slog.DiscardHandler))
-	if o.Contents.IsSynced() {
+	o := cluster.NewObjects(fake.NewClientset(), client, "ns", slog.New(slog.DiscardHandler))
+	if o.Contents.IsSynced() || o.Groups.IsSynced() {
 		t.Fatal("synced before the first answer")
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); o.Run(ctx) }()
 	defer func() { stop(); <-ended }()
-	clustertest.Eventually(t, "the list of the contents does not count as arrived", o.Contents.IsSynced)
+	clustertest.Eventually(t, "the list of the contents does not count as arrived", func() bool { return o.Contents.IsSynced() && o.Groups.IsSynced() })
 }
 
 // TestFactsAreSmall: the memory for an object of a tenant or another driver is limited.

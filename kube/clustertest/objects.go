@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/kube/cluster"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -25,23 +25,25 @@ import (
 // Objects returns the synced facts about these objects, and about all that a test creates with the clientset later.
 func Objects(t *testing.T, objects ...runtime.Object) (*cluster.Objects, *fake.Clientset) {
 	t.Helper()
-	var contents []kubeclient.Content
-	var others []runtime.Object
+	var contents, groups, others []runtime.Object
 	for _, o := range objects {
-		if c, ok := o.(*kubeclient.Content); ok {
-			contents = append(contents, *c)
-		} else {
+		switch o.(type) {
+		case *kubeclient.Content:
+			contents = append(contents, o)
+		case *kubeclient.GroupContent:
+			groups = append(groups, o)
+		default:
 			others = append(others, o)
 		}
 	}
 	clientset := fake.NewClientset(others...)
-	o := cluster.NewObjects(clientset, snapshotAPI(t, contents), "ns", slog.New(slog.DiscardHandler))
+	o := cluster.NewObjects(clientset, snapshotAPI(t, contents, groups), "ns", slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { o.Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	Eventually(t, "the lists have not arrived", func() bool {
-		return o.Nodes.IsSynced() && o.Volumes.IsSynced() && o.Claims.IsSynced() && o.Classes.IsSynced() && o.Capacities.IsSynced() && o.Contents.IsSynced()
+		return o.Nodes.IsSynced() && o.Volumes.IsSynced() && o.Claims.IsSynced() && o.Classes.IsSynced() && o.Capacities.IsSynced() && o.Contents.IsSynced() && o.Groups.IsSynced()
 	})
 	return o, clientset
 }
@@ -56,26 +58,24 @@ func Eventually(t *testing.T, complaint string, holds func() bool) {
 	}
 }
 
-// snapshotAPI returns a client of an API server that lists these contents, and has no other objects.
-func snapshotAPI(t *testing.T, contents []kubeclient.Content) rest.Interface {
+// snapshotAPI returns a client of an API server that lists these contents of snapshots and of group snapshots, and has no other objects.
+func snapshotAPI(t *testing.T, contents, groups []runtime.Object) *kubeclient.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		version, kind, items := kubeclient.SnapshotVersion, kubeclient.KindContent, contents
+		if strings.Contains(r.URL.Path, kubeclient.GroupSnapshotVersion.Group) {
+			version, kind, items = kubeclient.GroupSnapshotVersion, kubeclient.KindGroupContent, groups
+		}
 		switch query := r.URL.Query(); {
 		case query.Get("sendInitialEvents") != "":
 			w.WriteHeader(http.StatusUnprocessableEntity) // the client falls back to lists
 		case query.Get("watch") != "":
 			<-r.Context().Done()
 		default:
-			kubetest.Reply(w, http.StatusOK, kubeclient.ContentList{
-				TypeMeta: metav1.TypeMeta{APIVersion: kubeclient.SnapshotVersion.String(), Kind: "VolumeSnapshotContentList"},
-				ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: contents,
+			kubetest.Reply(w, http.StatusOK, map[string]any{
+				"apiVersion": version.String(), "kind": kind + "List", "metadata": metav1.ListMeta{ResourceVersion: "1"}, "items": items,
 			})
 		}
 	}))
-	t.Cleanup(server.Close)
-	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client.Snapshots
+	return kubetest.ClientOf(t, server)
 }

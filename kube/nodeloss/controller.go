@@ -76,11 +76,16 @@ func (r *round) listen() {
 			r.add(kubeclient.KindClaim, now.Key())
 		}
 	})
-	r.Contents.OnChange(func(_, now *cluster.Content) {
+	r.Contents.OnChange(r.contentChanged(kubeclient.KindContent))
+	r.Groups.OnChange(r.contentChanged(kubeclient.KindGroupContent))
+}
+
+func (r *round) contentChanged(kind string) func(was, now *cluster.Content) {
+	return func(_, now *cluster.Content) {
 		if now != nil && now.Node != "" {
-			r.add(kubeclient.KindContent, now.Key())
+			r.add(kind, now.Key())
 		}
-	})
+	}
 }
 
 func (r *round) add(kind, key string) { r.queue.Add(kubeclient.ObjectKey{Kind: kind, Key: key}) }
@@ -110,6 +115,9 @@ func (r *round) nodeChanged(was, now *corev1.Node) {
 	}
 	for _, c := range r.Contents.On(name) {
 		r.add(kubeclient.KindContent, c.Key())
+	}
+	for _, c := range r.Groups.On(name) {
+		r.add(kubeclient.KindGroupContent, c.Key())
 	}
 }
 
@@ -178,6 +186,8 @@ func (r *round) check(ctx context.Context, object kubeclient.ObjectKey) (time.Du
 		return r.checkReturned(ctx, object.Key, node)
 	case kubeclient.KindClaim:
 		return r.checkClaim(ctx, object.Key, node)
+	case kubeclient.KindGroupContent:
+		return r.checkGroup(ctx, object.Key, node)
 	default:
 		return r.checkContent(ctx, object.Key, node)
 	}
@@ -194,6 +204,10 @@ func (r *round) place(object kubeclient.ObjectKey) (node string, noted bool) {
 	case kubeclient.KindClaim:
 		if c, there := r.Claims.Find(object.Key); there {
 			return c.SelectedNode, false
+		}
+	case kubeclient.KindGroupContent:
+		if c, there := r.Groups.Find(object.Key); there {
+			return c.Node, c.Noted
 		}
 	default:
 		if c, there := r.Contents.Find(object.Key); there {

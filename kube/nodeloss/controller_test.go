@@ -175,7 +175,7 @@ func TestControllerWorksWithoutSnapshotAPI(t *testing.T) {
 		kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
 	}))
 	client := kubetest.ClientOf(t, server)
-	objects := cluster.NewObjects(fake.NewClientset(kubetest.VolumeOn("gone", "data")), client.Snapshots, "ns", slog.New(slog.DiscardHandler))
+	objects := cluster.NewObjects(fake.NewClientset(kubetest.VolumeOn("gone", "data")), client, "ns", slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); objects.Run(ctx, newController(client).Run) }()
@@ -199,7 +199,7 @@ func TestNothingIsCheckedBeforeAllVolumesAreKnown(t *testing.T) {
 	clientset.PrependReactor("list", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewServiceUnavailable("the API server starts")
 	})
-	objects := cluster.NewObjects(clientset, client.Snapshots, "ns", slog.New(slog.DiscardHandler))
+	objects := cluster.NewObjects(clientset, client, "ns", slog.New(slog.DiscardHandler))
 	ended := make(chan struct{})
 	go func() { defer close(ended); objects.Run(ctx) }()
 	clustertest.Eventually(t, "the nodes are not listed", objects.Nodes.IsSynced)

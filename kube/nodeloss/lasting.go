@@ -31,15 +31,15 @@ func (l *Losses) pruneRegularly(ctx context.Context, left func() (map[lossKey]bo
 
 // lasting returns the losses that may last; false: the lists of the objects have not arrived yet.
 func (r *round) lasting() (map[lossKey]bool, bool) {
-	if !r.Nodes.IsSynced() || !r.Volumes.IsSynced() || !r.Contents.IsSynced() {
+	if !r.Nodes.IsSynced() || !r.Volumes.IsSynced() || !r.Contents.IsSynced() || !r.Groups.IsSynced() {
 		return nil, false
 	}
-	return lossesOf(r.Volumes.Each, r.Contents.Each, r.isBack), true
+	return lossesOf(r.Volumes.Each, r.isBack, r.Contents.Each, r.Groups.Each), true
 }
 
 // lossesOf returns the losses of which objects are left: of their nodes that are not back, and of the groups of volumes with an
 // annotation of a loss. It visits each object once, however many losses there are.
-func lossesOf(volumes iter.Seq[*cluster.Volume], contents iter.Seq[*cluster.Content], isBack func(node string) bool) map[lossKey]bool {
+func lossesOf(volumes iter.Seq[*cluster.Volume], isBack func(node string) bool, contents ...iter.Seq[*cluster.Content]) map[lossKey]bool {
 	left := map[lossKey]bool{}
 	for v := range volumes {
 		left[lossKey{node: v.Node}] = true
@@ -48,8 +48,10 @@ func lossesOf(volumes iter.Seq[*cluster.Volume], contents iter.Seq[*cluster.Cont
 			left[groupLossKey(v.Node, vg)] = true
 		}
 	}
-	for c := range contents {
-		left[lossKey{node: c.Node}] = true
+	for _, kind := range contents {
+		for c := range kind {
+			left[lossKey{node: c.Node}] = true
+		}
 	}
 	maps.DeleteFunc(left, func(key lossKey, _ bool) bool { return key.group == "" && isBack(key.node) })
 	return left

@@ -177,7 +177,7 @@ func TestReportOfMovedVolume(t *testing.T) {
 func TestDecideContent(t *testing.T) {
 	now, gone, taint := time.Now(), loss{kind: lossGone}, loss{kind: lossTaint}
 	old, there, going := now.Add(-time.Hour), &kubeclient.Content{}, &kubeclient.Content{}
-	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: now}, []string{finalizerContent}
+	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: now}, []string{ofSnapshot.finalizer}
 	for name, c := range map[string]struct {
 		contentObservation
 		want step
@@ -195,6 +195,7 @@ func TestDecideContent(t *testing.T) {
 		"the same, the node may be back": {contentObservation{C: going, Loss: taint, Marked: old}, stepNothing},
 	} {
 		c.Now, c.Grace = now, 10*time.Minute
+		c.kind = ofSnapshot
 		if got := decideContent(c.contentObservation); got != c.want {
 			t.Errorf("%s: step %d, want %d", name, got, c.want)
 		}

@@ -246,7 +246,7 @@ func TestSearchVisitsEachObjectOnce(t *testing.T) {
 			}
 		}
 	}
-	left := lossesOf(volumes, func(func(*cluster.Content) bool) {}, func(string) bool { return false })
+	left := lossesOf(volumes, func(string) bool { return false })
 	if visits != nodes*ofNode || len(left) != nodes+nodes*ofNode {
 		t.Errorf("%d losses of %d volumes were found in %d visits", len(left), nodes*ofNode, visits)
 	}
@@ -281,7 +281,7 @@ func TestWhenALossEnds(t *testing.T) {
 	onGroup, onNode := kubetest.VolumeOn("n", "data"), kubetest.VolumeOn("gone", "more")
 	onGroup.Annotations = map[string]string{api.AnnotationVolumeGroupLostSince: "2026-01-02T03:04:05Z"}
 	content := kubetest.ContentOf("a", "uid", kubetest.TestVG+"/s-1")
-	unlisted := (&Controller{}).newRound(cluster.NewObjects(fake.NewClientset(), nil, "ns", nil))
+	unlisted := (&Controller{}).newRound(cluster.NewObjects(fake.NewClientset(), &kubeclient.Client{}, "ns", nil))
 	if _, known := unlisted.lasting(); known {
 		t.Error("losses end before all objects are listed")
 	}

@@ -8,13 +8,22 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
-// finalizerContent is csi-snapshotter's on a content; the node that has removed the snapshot removes it.
-const finalizerContent = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
+// contentKind is a kind of contents.
+type contentKind struct {
+	resource  string
+	finalizer string // which the node that has removed the snapshot removes
+}
+
+var (
+	ofSnapshot = contentKind{"volumesnapshotcontents", "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"}
+	ofGroup    = contentKind{"volumegroupsnapshotcontents", api.FinalizerGroupContent}
+)
 
 // contentObservation has all that decides the next step for a content.
 type contentObservation struct {
@@ -22,7 +31,8 @@ type contentObservation struct {
 	Began  time.Time // Start of this controller.
 	Grace  time.Duration
 	Loss   loss
-	C      *kubeclient.Content
+	C      *kubeclient.Content // Of a group snapshot: the metadata alone.
+	kind   contentKind
 	lost   time.Time            // When the controllers first observed the loss.
 	Bound  *kubeclient.Snapshot // The snapshot that the content is bound to; nil if it no longer exists.
 	broken error                // Broken link of the chain from the content to its snapshot and its node: no step.
@@ -44,7 +54,7 @@ func decideContent(s contentObservation) step {
 		return stepMark
 	case s.Now.Before(s.Marked.Add(s.Grace)):
 		return stepReport
-	case s.C.DeletionTimestamp != nil && (s.Loss.kind == lossGone || s.OptIn) && slices.Contains(s.C.Finalizers, finalizerContent):
+	case s.C.DeletionTimestamp != nil && (s.Loss.kind == lossGone || s.OptIn) && slices.Contains(s.C.Finalizers, s.kind.finalizer):
 		return stepRemoveFinalizer
 	case s.C.DeletionTimestamp == nil && s.Bound != nil && s.OptIn && !s.Now.Before(releaseAt(s.Marked, s.Began, s.Grace)):
 		return stepDeleteClaim
@@ -56,28 +66,59 @@ func decideContent(s contentObservation) step {
 
 // checkContent does the next step for the content of a snapshot.
 func (r *round) checkContent(ctx context.Context, name, nodeName string) (time.Duration, error) {
-	s := contentObservation{Now: time.Now(), Began: r.began, Grace: r.Grace, C: &kubeclient.Content{}}
-	there, err := kubeclient.Get(ctx, r.Client.Snapshots, "volumesnapshotcontents", "", name, s.C)
-	if err != nil || !there || s.C.Spec.Driver != api.DriverName || s.C.Labels[api.LabelManagedBy] != nodeName {
+	s := r.observationOf(ofSnapshot)
+	there, err := kubeclient.Get(ctx, r.Client.Snapshots, s.kind.resource, "", name, s.C)
+	if err != nil || !there || !isOnNode(s.C, s.C.Spec.Driver, nodeName) {
 		return 0, err
 	}
-	node, err := r.Client.Node(ctx, nodeName)
-	if err != nil {
+	if err := r.observeContentLoss(ctx, &s, nodeName); err != nil {
 		return 0, err
 	}
-	s.Loss = lossOf(nodeName, node, "")
-	if s.Loss.kind != lossNone {
-		if s.lost, err = r.lostSince(s.Loss, "", s.Now); err != nil {
-			return 0, err
-		}
-	}
-	s.Marked = r.markedAt(ctx, s.Now, s.Loss, s.lost, s.C)
 	if s.Loss.kind != lossNone {
 		if err := r.observeSnapshot(ctx, &s); err != nil {
 			return 0, err
 		}
 	}
 	return r.doContent(ctx, s, decideContent(s))
+}
+
+// checkGroup does the next step for the content of a group snapshot: if the cluster deletes it, only its node would let it go. No class releases group
+// snapshots, so the loss of one has no event; each of its snapshots has one.
+func (r *round) checkGroup(ctx context.Context, name, nodeName string) (time.Duration, error) {
+	s, group := r.observationOf(ofGroup), &kubeclient.GroupContent{}
+	there, err := kubeclient.Get(ctx, r.Client.GroupSnapshots, s.kind.resource, "", name, group)
+	if err != nil || !there || !isOnNode(group, group.Spec.Driver, nodeName) {
+		return 0, err
+	}
+	s.C.ObjectMeta = group.ObjectMeta
+	if err := r.observeContentLoss(ctx, &s, nodeName); err != nil {
+		return 0, err
+	}
+	return r.doContent(ctx, s, decideContent(s))
+}
+
+func (r *round) observationOf(kind contentKind) contentObservation {
+	return contentObservation{Now: time.Now(), Began: r.began, Grace: r.Grace, C: &kubeclient.Content{}, kind: kind}
+}
+
+func isOnNode(content metav1.Object, driver, node string) bool {
+	return driver == api.DriverName && content.GetLabels()[api.LabelManagedBy] == node
+}
+
+// observeContentLoss determines whether a content's node is lost, and since when.
+func (r *round) observeContentLoss(ctx context.Context, s *contentObservation, nodeName string) error {
+	node, err := r.Client.Node(ctx, nodeName)
+	if err != nil {
+		return err
+	}
+	s.Loss = lossOf(nodeName, node, "")
+	if s.Loss.kind != lossNone {
+		if s.lost, err = r.lostSince(s.Loss, "", s.Now); err != nil {
+			return err
+		}
+	}
+	s.Marked = r.markedAt(ctx, s.Now, s.Loss, s.lost, s.C)
+	return nil
 }
 
 // observeSnapshot reads the content's snapshot and its class. If it sets neither a snapshot nor a broken chain, the content was
@@ -108,9 +149,9 @@ func (r *round) observeSnapshot(ctx context.Context, s *contentObservation) erro
 func (r *round) doContent(ctx context.Context, s contentObservation, what step) (time.Duration, error) {
 	switch what {
 	case stepClearLoss:
-		return 0, r.patchContent(ctx, s.C, map[string]any{"annotations": map[string]any{api.AnnotationLostSince: nil}})
+		return 0, r.patchContent(ctx, s, map[string]any{"annotations": map[string]any{api.AnnotationLostSince: nil}})
 	case stepMark:
-		return 0, r.patchContent(ctx, s.C, map[string]any{"annotations": map[string]any{api.AnnotationLostSince: noteAt(s.Now, s.C.CreationTimestamp.Time, s.lost).Format(time.RFC3339)}})
+		return 0, r.patchContent(ctx, s, map[string]any{"annotations": map[string]any{api.AnnotationLostSince: noteAt(s.Now, s.C.CreationTimestamp.Time, s.lost).Format(time.RFC3339)}})
 	case stepReport:
 		wait := reportAgain
 		if due := releaseAt(s.Marked, s.Began, s.Grace); due.After(s.Now) {
@@ -128,9 +169,9 @@ func (r *round) doContent(ctx context.Context, s contentObservation, what step) 
 	case stepDeleteClaim:
 		return reportAgain, r.deleteSnapshot(ctx, s) // the watch brings the end of the content, unless it is retained
 	case stepRemoveFinalizer:
-		finalizers := slices.DeleteFunc(slices.Clone(s.C.Finalizers), func(f string) bool { return f == finalizerContent })
+		finalizers := slices.DeleteFunc(slices.Clone(s.C.Finalizers), func(f string) bool { return f == s.kind.finalizer })
 		r.Log.InfoContext(ctx, "removed the finalizer that the lost node would have removed", "content", s.C.Name, "node", s.Loss.node)
-		return 0, r.patchContent(ctx, s.C, map[string]any{"finalizers": finalizers})
+		return 0, r.patchContent(ctx, s, map[string]any{"finalizers": finalizers})
 	default:
 		return 0, nil
 	}
@@ -158,11 +199,16 @@ func (r *round) reportSnapshot(ctx context.Context, s contentObservation, kind, 
 }
 
 // patchContent changes the metadata of a content; if the content has changed since it was read, the error is a conflict.
-func (r *round) patchContent(ctx context.Context, c *kubeclient.Content, metadata map[string]any) error {
-	metadata["resourceVersion"] = c.ResourceVersion
-	err := kubeclient.PatchBy(ctx, r.Client.Snapshots, "volumesnapshotcontents", "", c.Name, "", map[string]any{"metadata": metadata}, &kubeclient.Content{})
+func (r *round) patchContent(ctx context.Context, s contentObservation, metadata map[string]any) error {
+	metadata["resourceVersion"] = s.C.ResourceVersion
+	body, err := map[string]any{"metadata": metadata}, error(nil)
+	if s.kind == ofGroup {
+		err = kubeclient.PatchBy(ctx, r.Client.GroupSnapshots, s.kind.resource, "", s.C.Name, "", body, &kubeclient.GroupContent{})
+	} else {
+		err = kubeclient.PatchBy(ctx, r.Client.Snapshots, s.kind.resource, "", s.C.Name, "", body, &kubeclient.Content{})
+	}
 	if kubeclient.UnlessNotFound(err) != nil {
-		return fmt.Errorf("change VolumeSnapshotContent %s: %w", c.Name, err)
+		return fmt.Errorf("change %s %s: %w", s.kind.resource, s.C.Name, err)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func startController(t *testing.T, name string, beside ...func(*clients) part) *
 	election := &kubecluster.Election{Leases: clientset.CoordinationV1(), Namespace: system, Holder: name, Lasts: 5 * time.Second, Record: losses.Losses, Log: log}
 	j.stop = inBackground(t, func(ctx context.Context) {
 		if err := election.Run(ctx, func(ctx context.Context) {
-			kubecluster.NewObjects(clientset, client.Snapshots, system, log).Run(ctx, parts...)
+			kubecluster.NewObjects(clientset, client, system, log).Run(ctx, parts...)
 		}); err != nil {
 			t.Error(err)
 		}

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/kube/groupsnapshot"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -43,7 +44,7 @@ const groupRights = `{"apiVersion": "v1", "kind": "List", "items": [
  {"apiGroups": ["groupsnapshot.storage.k8s.io"], "resources": ["volumegroupsnapshotcontents/status"], "verbs": ["patch"]}]},
 {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "nodelvm-groups"},
  "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "nodelvm-groups"},
- "subjects": [{"kind": "ServiceAccount", "name": "nodelvm", "namespace": "nodelvm-system"}]}]}`
+ "subjects": [{"kind": "ServiceAccount", "name": "nodelvm", "namespace": "nodelvm-system"}, {"kind": "ServiceAccount", "name": "nodelvm-controller", "namespace": "nodelvm-system"}]}]}`
 
 // installGroupSnapshots gives the driver rights to group snapshots, and runs the snapshot controller with its feature gate, to the end of the
 // test.
@@ -54,11 +55,17 @@ func installGroupSnapshots(t *testing.T) {
 	for _, resource := range []string{"volumegroupsnapshotclasses", "volumegroupsnapshots", "volumegroupsnapshotcontents"} {
 		soon(t, resource+" are served", func() bool { return there(t, groupAPI, resource)() == nil })
 	}
+	startSnapshotController(t, "--feature-gates=CSIVolumeGroupSnapshot=true")
+}
+
+// startSnapshotController runs the snapshot controller with these arguments to the end of the test.
+func startSnapshotController(t *testing.T, args ...string) {
+	t.Helper()
 	dir := t.TempDir()
 	writeKubeconfig(t, filepath.Join(dir, "kubeconfig"), server, adminPass)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	must(t, err)
-	cmd := exec.Command(sidecars["snapshot-controller"], "--kubeconfig="+filepath.Join(dir, "kubeconfig"), "--feature-gates=CSIVolumeGroupSnapshot=true", "--v=4") //nolint:noctx // the test's end ends it
+	cmd := exec.Command(sidecars["snapshot-controller"], append(args, "--kubeconfig="+filepath.Join(dir, "kubeconfig"), "--v=4")...) //nolint:noctx // the test's end ends it
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must(t, cmd.Start())
 	t.Cleanup(func() {
@@ -147,6 +154,7 @@ func TestGroupSnapshots(t *testing.T) {
 	testGroupOverNodes(t, here, other)
 	testQuotaOfGroups(t, here)
 	expectAllowed(t, here)
+	testGroupOfLostNode(t)
 	if t.Failed() {
 		t.Log(logs())
 	}
@@ -270,6 +278,17 @@ func testGroupByHand(t *testing.T, here *node) {
 		readRaw(t, &g, groupContents, "byhand")
 		return g.Status.ReadyToUse && g.Status.Handle == content.Status.Handle
 	})
+}
+
+// testGroupOfLostNode: nodelvm-controller lets go of a content that the cluster deletes, if its node is gone: nothing else does.
+func testGroupOfLostNode(t *testing.T) {
+	postGroup(t, groupContents, "VolumeGroupSnapshotContent", "lost", `"spec": {"driver": %q, "deletionPolicy": "Delete", "volumeGroupSnapshotRef": {"namespace": %q, "name": "lost"},
+		"source": {"volumeHandles": [%q]}}`, driver, namespace(t), groupUUID+"/pvc-lost")
+	t.Cleanup(func() { removeRaw(t, groupContents, "lost") })
+	patchRaw(t, []string{groupContents, "lost"}, `{"metadata": {"labels": {%q: "gone"}, "finalizers": [%q]}}`, managedBy, api.FinalizerGroupContent)
+	must(t, admin.RESTClient().Delete().AbsPath(groupContents, "lost").Do(t.Context()).Error())
+	startController(t, "groups")
+	untilGone(t, "the content of a lost node", there(t, groupContents, "lost"))
 }
 
 // testQuotaOfGroups: a quota for snapshots does not limit the snapshots of groups, which exist before their VolumeSnapshots. The quota of the page does.
