@@ -20,7 +20,7 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 		return &csi.DeleteVolumeResponse{}, nil //nolint:nilerr // no volume can have this handle
 	}
 	lookup := func() error { _, err := s.volumes.Lookup(ctx, id); return err }
-	if err := s.mayDelete(ctx, id, lookup); err != nil {
+	if err := mayDelete(ctx, s.cluster, id, lookup); err != nil {
 		return nil, s.here(err)
 	}
 	if err := s.volumes.Delete(ctx, id); err != nil {
@@ -29,13 +29,13 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
-// mayDelete refuses to delete a volume or snapshot that an object of the cluster needs. It accepts one without data: the node
-// lacks it, or has begun to create or delete it. So a repeated request succeeds, whatever the cluster has.
-func (s *Server) mayDelete(ctx context.Context, id lvm.ID, lookup func() error) error {
-	if s.cluster == nil {
+// mayDelete refuses to delete a volume, snapshot or group snapshot that an object of the cluster (nil: there is none) needs. It accepts one without
+// data: the node lacks it, or has begun to create or delete it. So a repeated request succeeds, whatever the cluster has.
+func mayDelete(ctx context.Context, cluster Cluster, id lvm.ID, lookup func() error) error {
+	if cluster == nil {
 		return nil
 	}
-	refused := s.cluster.MayDelete(ctx, id)
+	refused := cluster.MayDelete(ctx, id)
 	if refused != nil && lvm.KindOf(lookup()) == lvm.KindNotFound {
 		return nil
 	}

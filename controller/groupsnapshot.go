@@ -31,11 +31,12 @@ type GroupServer struct {
 	node      string
 	snapshots GroupSnapshots
 	prepare   func(ctx context.Context, source lvm.ID) (end func(), err error)
+	cluster   Cluster
 }
 
-// NewGroup returns the GroupController service of a node. prepare is that of GroupSnapshots.CreateGroupSnapshot.
-func NewGroup(node string, snapshots GroupSnapshots, prepare func(ctx context.Context, source lvm.ID) (end func(), err error)) *GroupServer {
-	return &GroupServer{node: node, snapshots: snapshots, prepare: prepare}
+// NewGroup returns the GroupController service of a node. prepare is that of GroupSnapshots.CreateGroupSnapshot; cluster as in Config.
+func NewGroup(node string, snapshots GroupSnapshots, prepare func(ctx context.Context, source lvm.ID) (end func(), err error), cluster Cluster) *GroupServer {
+	return &GroupServer{node: node, snapshots: snapshots, prepare: prepare, cluster: cluster}
 }
 
 // GroupControllerGetCapabilities returns the capabilities of this service (CSI spec, "GroupControllerGetCapabilities").
@@ -86,7 +87,7 @@ func parseGroup(req *csi.CreateVolumeGroupSnapshotRequest) (lvm.GroupSnapshotSpe
 }
 
 // DeleteVolumeGroupSnapshot deletes a group snapshot of this node with its snapshots (CSI spec, "DeleteVolumeGroupSnapshot"). As DeleteVolume, it
-// returns OK for a handle that no group snapshot can have, and an error for one of another node's group.
+// returns OK for a handle that no group snapshot can have, and an error for one of another node's group, or one that a content of the cluster needs.
 func (s *GroupServer) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.DeleteVolumeGroupSnapshotRequest) (*csi.DeleteVolumeGroupSnapshotResponse, error) {
 	id, err := parseGroupID(req.GetGroupSnapshotId())
 	switch {
@@ -95,12 +96,17 @@ func (s *GroupServer) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.De
 	case err != nil:
 		return &csi.DeleteVolumeGroupSnapshotResponse{}, nil //nolint:nilerr // no group snapshot can have this handle
 	}
-	if found, err := s.snapshots.LookupGroupSnapshot(ctx, id); err == nil {
+	found, unknown := s.snapshots.LookupGroupSnapshot(ctx, id)
+	if unknown == nil {
 		if err := checkMembers(found, req.GetSnapshotIds()); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.snapshots.DeleteGroupSnapshot(ctx, id); err != nil {
+	err = mayDelete(ctx, s.cluster, id, func() error { return unknown })
+	if err == nil {
+		err = s.snapshots.DeleteGroupSnapshot(ctx, id)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", s.node, err)
 	}
 	return &csi.DeleteVolumeGroupSnapshotResponse{}, nil

@@ -28,7 +28,7 @@ func groups(t *testing.T) (*GroupServer, []string) {
 		}
 		handles = append(handles, v.ID.String())
 	}
-	return NewGroup("node-1", host, func(context.Context, lvm.ID) (func(), error) { return func() {}, nil }), handles
+	return NewGroup("node-1", host, func(context.Context, lvm.ID) (func(), error) { return func() {}, nil }, nil), handles
 }
 
 // TestGroupSnapshotOfTwoGroups: the calls of a group snapshot's life, each repeated.
@@ -111,5 +111,33 @@ func TestGroupSnapshotRequests(t *testing.T) {
 	}
 	if err := remove("not-a-handle"); err != nil {
 		t.Errorf("delete what cannot exist: %v", err)
+	}
+}
+
+// TestNeededGroupSnapshotIsNotDeleted: a content of the cluster that needs a group snapshot keeps it, whoever asks for its deletion.
+func TestNeededGroupSnapshotIsNotDeleted(t *testing.T) {
+	s, volumes := groups(t)
+	reply, err := s.CreateVolumeGroupSnapshot(t.Context(), &csi.CreateVolumeGroupSnapshotRequest{Name: "nightly", SourceVolumeIds: volumes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := reply.GetGroupSnapshot().GetGroupSnapshotId()
+	objects := &cluster{owned: map[string]error{id: lvm.Errorf(lvm.KindConflict, "a content has it")}}
+	s.cluster = objects
+	remove := func() error {
+		_, err := s.DeleteVolumeGroupSnapshot(t.Context(), &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: id})
+		return err
+	}
+	expectKind(t, remove(), lvm.KindConflict, "a content has it", "node-1")
+	if _, err := s.GetVolumeGroupSnapshot(t.Context(), &csi.GetVolumeGroupSnapshotRequest{GroupSnapshotId: id}); err != nil {
+		t.Errorf("it is gone: %v", err)
+	}
+	clear(objects.owned)
+	if err := remove(); err != nil {
+		t.Error(err)
+	}
+	objects.owned[id] = lvm.Errorf(lvm.KindBusy, "no answer")
+	if err := remove(); err != nil {
+		t.Errorf("repeated: %v", err)
 	}
 }

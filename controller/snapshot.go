@@ -82,7 +82,7 @@ func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequ
 		return &csi.DeleteSnapshotResponse{}, nil //nolint:nilerr // no snapshot can have this handle
 	}
 	lookup := func() error { _, err := s.snapshots.LookupSnapshot(ctx, id); return err }
-	if err := s.mayDelete(ctx, id, lookup); err != nil {
+	if err := mayDelete(ctx, s.cluster, id, lookup); err != nil {
 		return nil, s.here(err)
 	}
 	if err := s.snapshots.DeleteSnapshot(ctx, id); err != nil {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/groupsnapshot"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -30,13 +31,16 @@ type owner struct {
 
 // MayDelete returns nil if the driver may delete a volume: no PersistentVolume has its handle, or a single one, which is
 // released with the reclaim policy Delete. It costs one list of all PersistentVolumes, which simultaneous calls share. For a
-// snapshot see mayDeleteSnapshot. lvm.KindConflict: an object needs the volume or snapshot; lvm.KindBusy: the API server does not
+// snapshot see mayDeleteSnapshot, for a group snapshot package groupsnapshot. lvm.KindConflict: an object needs the volume or snapshot; lvm.KindBusy: the API server does not
 // answer, retry.
 func (a *Agent) MayDelete(ctx context.Context, of lvm.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, ownersTimeout)
 	defer cancel()
-	if of.IsSnapshot() {
+	switch {
+	case of.IsSnapshot():
 		return a.mayDeleteSnapshot(ctx, of)
+	case of.IsGroupSnapshot():
+		return groupsnapshot.MayDelete(ctx, a.client, of)
 	}
 	owners, err := a.owners.of(ctx, of.String())
 	if err != nil {

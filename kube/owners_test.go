@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -236,5 +237,21 @@ func TestMayDeleteSnapshot(t *testing.T) {
 				t.Errorf("requests %q", requests)
 			}
 		})
+	}
+}
+
+// TestMayDeleteOfGroups: the contents of group snapshots decide on a group snapshot.
+func TestMayDeleteOfGroups(t *testing.T) {
+	group := lvm.ID{VG: kubetest.TestVG, LV: lvm.GroupSnapshotName(api.PrefixGroupSnapshot + "uid")}
+	content := kubeclient.GroupContent{}
+	content.Name, content.Spec.Driver, content.Spec.GroupSnapshotRef.UID = "c", api.DriverName, "uid"
+	for by, contents := range map[string][]kubeclient.GroupContent{"": nil, "VolumeGroupSnapshotContent c": {content}} {
+		client, _ := kubetest.RecordedClient(t, map[string]any{
+			"GET /apis/groupsnapshot.storage.k8s.io/v1/volumegroupsnapshotcontents": kubeclient.GroupContentList{TypeMeta: metav1.TypeMeta{APIVersion: kubeclient.GroupSnapshotVersion.String(), Kind: kubeclient.KindGroupContent + "List"}, Items: contents},
+		})
+		err := NewAgent(Config{Client: client, Node: "node-1"}).MayDelete(t.Context(), group)
+		if by == "" && err != nil || by != "" && (lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), by)) {
+			t.Errorf("needed by %q: %v", by, err)
+		}
 	}
 }

@@ -155,7 +155,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	}
 	server := newServer(d.log, newCallMetrics(d.registry), &identity{ready: d.ready.Ready, groups: d.o.groupSnapshots}, service, mounts)
 	if d.o.groupSnapshots {
-		csi.RegisterGroupControllerServer(server, controller.NewGroup(d.o.nodeName, host, mounts.PrepareGroupCopy))
+		csi.RegisterGroupControllerServer(server, controller.NewGroup(d.o.nodeName, host, mounts.PrepareGroupCopy, clusterOf(agent)))
 	}
 	registrar, err := d.listenAndServe(ctx, parts, server)
 	if err == nil {

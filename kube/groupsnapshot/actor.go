@@ -380,7 +380,7 @@ func checkMembers(found lvm.GroupSnapshot, handles []string) error {
 func (a *Actor) remove(ctx context.Context, c content) error {
 	id, err := lvm.ParseID(c.handle)
 	if err == nil && id.IsGroupSnapshot() {
-		if err := a.deleteUnneeded(ctx, c, id); err != nil {
+		if err := a.deleteUnneeded(ctx, id); err != nil {
 			return a.fail(ctx, c, err)
 		}
 	}
@@ -388,8 +388,8 @@ func (a *Actor) remove(ctx context.Context, c content) error {
 }
 
 // deleteUnneeded deletes a group snapshot unless another object needs it.
-func (a *Actor) deleteUnneeded(ctx context.Context, c content, id lvm.ID) error {
-	if err := a.mayDelete(ctx, c, id); err != nil {
+func (a *Actor) deleteUnneeded(ctx context.Context, id lvm.ID) error {
+	if err := MayDelete(ctx, a.Client, id); err != nil {
 		return err
 	}
 	return a.Host.DeleteGroupSnapshot(ctx, id)
@@ -398,7 +398,7 @@ func (a *Actor) deleteUnneeded(ctx context.Context, c content, id lvm.ID) error 
 // release deletes a group snapshot that the status does not name, and removes the finalizer.
 func (a *Actor) release(ctx context.Context, c content) error {
 	if id, may := c.unnamed(); may {
-		err := a.deleteUnneeded(ctx, c, id)
+		err := a.deleteUnneeded(ctx, id)
 		if lvm.KindOf(err) == lvm.KindNotLocal && a.neverTaken(ctx, c, id) {
 			err = nil
 		}

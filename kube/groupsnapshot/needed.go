@@ -17,17 +17,17 @@ import (
 // deletionPolicyDelete is the deletionPolicy of a content whose snapshots are deleted with it.
 const deletionPolicyDelete = "Delete"
 
-// mayDelete returns nil if each content that has the group snapshot or one of its snapshots is being deleted with the deletion policy Delete. It
+// MayDelete returns nil if each content that has the group snapshot or one of its snapshots is being deleted with the deletion policy Delete. It
 // costs one list of all contents of either kind. lvm.KindConflict: a content needs it; lvm.KindBusy: the API server does not answer.
-func (a *Actor) mayDelete(ctx context.Context, c content, id lvm.ID) error {
+func MayDelete(ctx context.Context, client *kubeclient.Client, id lvm.ID) error {
 	needed, members := "", membersOf(id)
-	err := a.Client.EachGroupContent(ctx, func(other *kubeclient.GroupContent) {
+	err := client.EachGroupContent(ctx, func(other *kubeclient.GroupContent) {
 		if kubeclient.HasGroup(other, id) && isNeeded(other.DeletionTimestamp, other.Spec.DeletionPolicy) {
 			needed = kubeclient.KindGroupContent + " " + other.Name
 		}
 	})
 	if err == nil {
-		err = a.Client.EachContent(ctx, func(other *kubeclient.Content) {
+		err = client.EachContent(ctx, func(other *kubeclient.Content) {
 			if hasMember(other, members) && isNeeded(other.DeletionTimestamp, other.Spec.DeletionPolicy) {
 				needed = kubeclient.KindContent + " " + other.Name
 			}
@@ -37,8 +37,8 @@ func (a *Actor) mayDelete(ctx context.Context, c content, id lvm.ID) error {
 	case err != nil:
 		return lvm.Errorf(lvm.KindBusy, "cannot determine whether another object has group snapshot %s; it is not deleted before that is known: %w", id, err)
 	case needed != "":
-		return lvm.Errorf(lvm.KindConflict, "group snapshot %s is not deleted: %s has it or one of its snapshots, and is not being deleted with the deletion policy Delete; "+
-			"delete that object, or set the deletion policy of VolumeGroupSnapshotContent %s to Retain", id, needed, c.name)
+		return lvm.Errorf(lvm.KindConflict, "group snapshot %s is not deleted: %s has it or one of its snapshots, and is not being deleted with the deletion policy Delete. "+
+			"Delete that object, or set the deletion policy of the content that is to be deleted to Retain", id, needed)
 	}
 	return nil
 }
