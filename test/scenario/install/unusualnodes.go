@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nodelvm/nodelvm/test/cluster"
 	"github.com/nodelvm/nodelvm/test/scenario"
@@ -25,6 +26,10 @@ mount --bind /bin/false $(readlink -f /usr/sbin/lvm)
 	{"with a read-only /usr and /etc", "node-2",
 		`for d in /usr /etc; do mount --bind $d $d; mount -o remount,bind,ro $d; ! touch $d/x 2>/dev/null; done`,
 		`umount --lazy /usr /etc`},
+	{"without kernel modules in /lib/modules", "node-3",
+		`mount -t tmpfs -o ro none /lib/modules && [ -z "$(ls /lib/modules)" ]`, `umount /lib/modules`},
+	{"whose kubelet's directory pods is a symbolic link within its root", "node-3",
+		`cd /var/lib/kubelet && mv pods pods-of-the-node && ln -s pods-of-the-node pods`, `cd /var/lib/kubelet && rm pods && mv pods-of-the-node pods`},
 }
 
 // otherKubeletRoot is where k0s keeps its kubelet's files.
@@ -48,6 +53,7 @@ func UnusualNodes() []scenario.Scenario {
 		sc.Steps = append(sc.Steps, scenario.Step{Says: "on a node " + u.what + life, Prove: u.prove})
 	}
 	sc.Steps = append(sc.Steps, scenario.Step{Says: "on a node whose kubelet's root is " + otherKubeletRoot + life, Prove: lifeWithOtherKubeletRoot})
+	sc.Steps = append(sc.Steps, scenario.Step{Says: "on nodes with different kubelet roots, with a DaemonSet for each root," + life, Prove: lifeWithTwoKubeletRoots})
 	return []scenario.Scenario{sc}
 }
 
@@ -92,6 +98,45 @@ func lifeWithOtherKubeletRoot(ctx context.Context, env *scenario.Environment) (e
 		return err
 	}
 	return volumeLifeOn(ctx, env, "node-3")
+}
+
+// lifeWithTwoKubeletRoots moves the root on one node, and runs a second DaemonSet there, as docs/howto/distributions.md does.
+func lifeWithTwoKubeletRoots(ctx context.Context, env *scenario.Environment) (err error) {
+	const (
+		moved    = "node-3"
+		label    = "kubelet-root"
+		second   = "nodelvm-moved"
+		selector = "kubernetes.io/os: linux\n"
+		named    = "kind: DaemonSet\nmetadata:\n  name: nodelvm\n"
+	)
+	defer func() {
+		ctx, cancel := cluster.CleanUpContext(ctx)
+		defer cancel()
+		_, undone := env.RunOnNode(ctx, moved, "bash", "-ec", restoreKubeletRoot)
+		_, deleted := env.Kubectl(ctx, "", "delete", "daemonset", second, "-n", cluster.DriverNamespace, "--wait", "--ignore-not-found")
+		_, unlabelled := env.Kubectl(ctx, "", "label", "nodes", "--all", label+"-")
+		err = errors.Join(err, undone, deleted, unlabelled, scenario.RestoreDriver(ctx, env), scenario.NoVolumesRemain(ctx, env))
+	}()
+	if _, err := env.RunOnNode(ctx, moved, "bash", "-ec", moveKubeletRoot); err != nil {
+		return err
+	}
+	for node, root := range map[string]string{"node-1": "usual", "node-2": "usual", moved: "other"} {
+		if _, err := env.Kubectl(ctx, "", "label", "node", node, label+"="+root); err != nil {
+			return err
+		}
+	}
+	if err := env.ApplyDriverWith(ctx, selector, selector+"        "+label+": usual\n"); err != nil {
+		return err
+	}
+	if err := env.ApplyDriverWith(ctx, selector, selector+"        "+label+": other\n", "/var/lib/kubelet", otherKubeletRoot,
+		named, strings.Replace(named, "name: nodelvm", "name: "+second, 1)); err != nil {
+		return err
+	}
+	_, rolled := env.Kubectl(ctx, "", "rollout", "status", "-n", cluster.DriverNamespace, "daemonset/"+second)
+	if err := errors.Join(rolled, env.WaitDriverRolledOut(ctx)); err != nil {
+		return err
+	}
+	return errors.Join(volumeLifeOn(ctx, env, moved), volumeLifeOn(ctx, env, "node-1"))
 }
 
 const lifeContent = "written before the expansion"
