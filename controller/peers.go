@@ -65,17 +65,20 @@ func (s *Server) asked(req *csi.CreateVolumeRequest) (answered func()) {
 	return s.cluster.Asked(namespace, claim)
 }
 
-// mayMake refuses a volume that the driver must not create here: the pod's other claims are on another node, or the claim may
-// not use the snapshot. It accepts a complete volume: an earlier call passed the checks, and if this one refused the volume
+// mayMake refuses a volume that the driver must not create here: the pod's other claims are on another node, the claim may
+// not use the snapshot, or not have an empty volume. It accepts a complete volume: an earlier call passed the checks, and if this one refused the volume
 // that the driver has reported, the volume would leak. lvm.KindBusy: the answer is unknown.
 func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, claims api.PodClaims, anywhere bool) error {
-	copied := s.cluster != nil && spec.Source.IsSnapshot()
-	if len(claims.Claims) == 0 && !copied {
+	copied, refused := s.cluster != nil && spec.Source.IsSnapshot(), s.mayCreate(spec)
+	if len(claims.Claims) == 0 && !copied && refused == nil {
 		return nil
 	}
 	p, err := s.volumes.Presence(ctx, spec.Name)
 	if err != nil || p.Made {
 		return err
+	}
+	if refused != nil {
+		return refused
 	}
 	if err := s.checkPeers(ctx, spec, claims, anywhere); err != nil {
 		return err
@@ -87,6 +90,14 @@ func (s *Server) mayMake(ctx context.Context, spec lvm.Spec, claims api.PodClaim
 		return err
 	}
 	return nil // FullCopies asks the cluster itself
+}
+
+// mayCreate refuses an empty volume for a claim that asked for data.
+func (s *Server) mayCreate(spec lvm.Spec) error {
+	if s.cluster == nil || spec.Source != (lvm.ID{}) {
+		return nil
+	}
+	return s.here(s.cluster.MayCreate(claimKey(spec.Claim, spec.Name)))
 }
 
 // podClaims reads the peers from the cluster. lvm.KindBusy: the API server does not answer; retry. A volume without its peers

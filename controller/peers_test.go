@@ -27,7 +27,8 @@ type cluster struct {
 	mu       sync.Mutex     // held while one of the two lists above grows: requests run side by side
 
 	owned    map[string]error // why volumes may not be deleted, by handle
-	restores map[string]error // of claims that are to become copies of a snapshot: why they may not, by "claim uid snapshot"
+	restores map[string]error // Why claims may not become copies of a snapshot, by "claim uid snapshot".
+	empties  map[string]error // Why claims may not have an empty volume, by "claim uid".
 }
 
 func (c *cluster) Asked(namespace, claim string) (answered func()) {
@@ -50,6 +51,10 @@ func (c *cluster) PodClaims(_ context.Context, namespace, claim string) (api.Pod
 
 func (c *cluster) Waiting(string, string, string) bool     { return !c.gone }
 func (c *cluster) WaitingHere(string, string, string) bool { return false }
+
+func (c *cluster) MayCreate(namespace, claim, uid string) error {
+	return c.empties[namespace+"/"+claim+" "+uid]
+}
 
 func (c *cluster) MayRestore(_ context.Context, namespace, claim, uid string, of lvm.ID) error {
 	return c.restores[namespace+"/"+claim+" "+uid+" "+of.String()]

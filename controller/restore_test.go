@@ -84,3 +84,27 @@ func TestWhichCopiesReadTheCluster(t *testing.T) {
 		t.Errorf("the question costs %d LVM commands", n-alone)
 	}
 }
+
+// TestEmptyVolumeIsRefused: a claim that asked for data gets no empty volume in its place. A volume that was made before stays: csi-provisioner has to
+// learn of it, or it never deletes it.
+func TestEmptyVolumeIsRefused(t *testing.T) {
+	s, pod, _, snapshot := newRestores(t)
+	why := lvm.Errorf(lvm.KindInvalid, "its data source was dropped")
+	pod.empties = map[string]error{restoreClaim + "1": why}
+	before := volumesOf(t, s)
+	request := copyRequest("pvc-1", snapshot, 1<<30)
+	request.VolumeContentSource = nil
+	_, err := s.CreateVolume(t.Context(), request)
+	expectKind(t, err, lvm.KindInvalid, "its data source was dropped", "node-1")
+	if n := volumesOf(t, s); n != before {
+		t.Errorf("%d volumes, want %d", n, before)
+	}
+	mustCreate(t, s, copyRequest("pvc-1", snapshot, 1<<30)) // a copy is not empty
+	other := copyRequest("pvc-2", snapshot, 1<<30)
+	other.VolumeContentSource = nil
+	made := mustCreate(t, s, other)
+	pod.empties[restoreClaim+"2"] = why
+	if again := mustCreate(t, s, other); again.GetVolumeId() != made.GetVolumeId() {
+		t.Errorf("made as %s, and found as %s", made.GetVolumeId(), again.GetVolumeId())
+	}
+}

@@ -190,11 +190,13 @@ type Cluster interface {
 	Waiting(namespace, claim, uid string) bool
 	// WaitingHere reports, from memory too, whether a claim waits for its volume and this node is its selected node.
 	WaitingHere(namespace, claim, uid string) bool
+	// MayCreate returns nil if the claim may have an empty volume. The service calls it often, so it answers from memory. lvm.KindInvalid: it may not.
+	MayCreate(namespace, claim, uid string) error
 	// MayRestore returns nil if the driver may restore this snapshot of the node for the claim. lvm.KindBusy: undecided, retry.
 	// lvm.KindInvalid, lvm.KindNotFound: it may not.
 	MayRestore(ctx context.Context, namespace, claim, uid string, of lvm.ID) error
-	// MayDelete returns nil if the driver may delete this volume or snapshot of the node. lvm.KindBusy: undecided, retry.
-	// lvm.KindConflict: a PersistentVolume or VolumeSnapshotContent needs it, other than the one that the caller deletes.
+	// MayDelete returns nil if the driver may delete this volume, snapshot or group snapshot of the node. lvm.KindBusy: undecided, retry.
+	// lvm.KindConflict: a PersistentVolume or content needs it, other than the one that the caller deletes.
 	MayDelete(ctx context.Context, of lvm.ID) error
 	// NameThinClass adds the name of a thin class to the refusal of a snapshot or clone (lvm.ErrThick), and returns any other error as it is.
 	NameThinClass(err error) error

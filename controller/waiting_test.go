@@ -72,6 +72,7 @@ func (n *oneNode) Waiting(namespace, name, _ string) bool {
 
 func (n *oneNode) WaitingHere(string, string, string) bool { return false }
 
+func (n *oneNode) MayCreate(string, string, string) error                           { return nil }
 func (n *oneNode) MayRestore(context.Context, string, string, string, lvm.ID) error { return nil }
 
 func (n *oneNode) NameThinClass(err error) error { return err }

@@ -266,7 +266,7 @@ func (a *Agent) jobForClaim(ctx context.Context, key string) (job, bool) {
 		a.watchContents(ctx)
 	}
 	if pending.NodeOfClaim(claim, nil) == a.node {
-		if isBoundByOthers(claim) {
+		if pending.IsBoundByOthers(claim) {
 			return a.jobForSelecting(claim)
 		}
 		return job{string(claim.UID) + "/retrigger", func(ctx context.Context) (bool, error) { return false, a.retrigger(ctx, claim) }}, true

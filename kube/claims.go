@@ -292,5 +292,8 @@ func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCla
 	if isOpen(claim) || attributes.Wanted(claim) {
 		kept.Spec, kept.Status = claim.Spec, claim.Status
 	}
+	if pending.LostSource(claim) {
+		kept.ManagedFields = claim.ManagedFields // which MayCreate reads
+	}
 	return kept
 }

@@ -29,23 +29,13 @@ type source struct {
 // sourceOf returns the claim's data source in its own namespace. Other kinds are for volume populators, which place their
 // claims themselves.
 func sourceOf(claim *corev1.PersistentVolumeClaim) source {
-	ref := claim.Spec.DataSourceRef // the API server sets dataSource to the same
 	if name := pending.SnapshotOf(claim); name != "" {
 		return source{kubeclient.KindSnapshot, claim.Namespace + "/" + name}
 	}
-	if ref == nil || ref.Namespace != nil && *ref.Namespace != claim.Namespace {
-		return source{}
-	}
-	if (ref.APIGroup == nil || *ref.APIGroup == "") && ref.Kind == kubeclient.KindClaim {
-		return source{ref.Kind, claim.Namespace + "/" + ref.Name}
+	if name := pending.ClonedFrom(claim); name != "" {
+		return source{kubeclient.KindClaim, claim.Namespace + "/" + name}
 	}
 	return source{}
-}
-
-// isBoundByOthers reports whether csi-provisioner creates no volume for the claim, because a volume populator fills one for it, or because
-// it has a selector and waits for an existing volume (Velero sets one while it restores a claim's data).
-func isBoundByOthers(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.Spec.Selector != nil || claim.Spec.DataSourceRef != nil && sourceOf(claim) == (source{})
 }
 
 // pin selects this node for the claim if its source is here. Until then it does not retry: ready snapshots and bound claims

@@ -89,7 +89,7 @@ func (a *Agent) podClaim(ctx context.Context, claim *corev1.PersistentVolumeClai
 	if err != nil || class == nil || bindsImmediately(class) {
 		return api.PodClaim{}, false, err
 	}
-	s = api.PodClaim{Name: claim.Name, UID: string(claim.UID), Node: pending.NodeOfClaim(claim, nil), ByOthers: isBoundByOthers(claim)}
+	s = api.PodClaim{Name: claim.Name, UID: string(claim.UID), Node: pending.NodeOfClaim(claim, nil), ByOthers: pending.IsBoundByOthers(claim)}
 	if s.ByOthers && claim.Spec.Selector == nil {
 		return s, true, nil
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // A VolumeSnapshotContent can name a snapshot of any node: the API server does not know which node has a volume group. So a
@@ -38,6 +39,15 @@ func (a *Agent) MayRestore(ctx context.Context, namespace, name, uid string, of 
 	}
 	content, _, _ := a.contents.Find(s.Status.Content)
 	return kubeclient.RestoreChain(claim, s, content, a.node, of)
+}
+
+// MayCreate refuses (lvm.KindInvalid) an empty volume for a claim that was created with a data source which the API server dropped. It answers from memory.
+func (a *Agent) MayCreate(namespace, name, uid string) error {
+	claim, ok := a.claims.waiting(namespace + "/" + name)
+	if !ok || string(claim.UID) != uid || !pending.LostSource(claim) {
+		return nil
+	}
+	return lvm.Errorf(lvm.KindInvalid, "no volume is created for claim %s: %s; %s", kubeclient.KeyOf(claim), pending.SourceLost.Text, pending.SourceLost.Fix)
 }
 
 // notSeen is the error for a claim that is not in the store of waiting claims.

@@ -17,7 +17,7 @@ import (
 // gives up after ten minutes. When csi-provisioner returns a claim to the scheduler, its library stores its own copy of the
 // claim in its cache (sig-storage-lib-external-provisioner, rescheduleProvisioning). If the scheduler has selected this
 // node again in between, that copy hides it. Any change of the claim makes csi-provisioner retry it, so the agent changes
-// an annotation. It ignores claims for which csi-provisioner creates no volume (isBoundByOthers).
+// an annotation. It ignores claims for which csi-provisioner creates no volume (pending.IsBoundByOthers).
 
 // How long a claim of this node may wait without a CreateVolume call: a burst of claims reaches the driver within a few
 // seconds. If a retry does not help, further ones come at growing intervals.

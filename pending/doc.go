@@ -5,6 +5,7 @@
 //	claim, class, pods, nodes, status pages -> Explain -> causes of the claim, obstacles on each node
 //
 //	explain     the causes, in the order of an answer
+//	source      where a claim's data comes from, and claims that csi-provisioner creates no volume for
 //	refusal     what events say: csi-provisioner's last one about the claim, and the driver's warnings
 //	node        the obstacles of one node
 //	registration  whether Kubernetes knows the driver of a node

@@ -110,18 +110,6 @@ func podCauses(f Facts) []Cause {
 	return causes
 }
 
-func sourceCauses(f Facts) []Cause {
-	switch s := f.Source; {
-	case s == nil:
-		return nil
-	case s.Missing:
-		return []Cause{{fmt.Sprintf("the claim's source, %s %s, does not exist", s.Kind, s.Name), "create it, or create the claim again with another dataSource"}}
-	case s.NotReady:
-		return []Cause{{fmt.Sprintf("the claim's source, %s %s, is not ready", s.Kind, s.Name), fmt.Sprintf("kubectl -n %s describe %s %s", f.Claim.Namespace, strings.ToLower(s.Kind), s.Name)}}
-	}
-	return nil
-}
-
 // nodesCause sums up the nodes; last is the last refusal, or nil.
 func nodesCause(f Facts, nodes []NodeAnswer, last *refusal) []Cause {
 	selected := f.Claim.Annotations[api.AnnotationSelectedNode]

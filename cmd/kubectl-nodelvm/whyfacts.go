@@ -198,11 +198,8 @@ func (f *facts) addOthers(p *pending.Facts, pod *corev1.Pod) {
 
 // isProvisioned reports whether csi-provisioner will create a volume of this driver for a claim.
 func isProvisioned(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
-	if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil || claim.Spec.Selector != nil || class == nil || class.Provisioner != api.DriverName || bindsAtOnce(*class) {
-		return false
-	}
-	from := claim.Spec.DataSourceRef
-	return from == nil || from.Kind == "VolumeSnapshot" || from.Kind == "PersistentVolumeClaim"
+	return claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil && !pending.IsBoundByOthers(claim) && !pending.LostSource(claim) &&
+		class != nil && class.Provisioner == api.DriverName && !bindsAtOnce(*class)
 }
 
 func hasEnded(pod *corev1.Pod) bool {

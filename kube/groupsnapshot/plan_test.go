@@ -1,11 +1,16 @@
 package groupsnapshot
 
 import (
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -67,6 +72,58 @@ func TestKeptHandles(t *testing.T) {
 	} {
 		if len(handles) != lvm.MaxGroupMembers+1 || cap(handles) >= len(o.Spec.Source.VolumeHandles) {
 			t.Errorf("kept %d %s with room for %d", len(handles), name, cap(handles))
+		}
+	}
+}
+
+// TestForeignAndMalformedGroups: the agent of a node does nothing for the contents of other drivers, and no field of its own contents stops it.
+func TestForeignAndMalformedGroups(t *testing.T) {
+	huge := strings.Repeat("x", 1<<20)
+	for name, test := range map[string]struct {
+		change func(c *kubeclient.GroupContent)
+		kept   bool
+	}{
+		"another driver's":          {func(c *kubeclient.GroupContent) { c.Spec.Driver = "other.io" }, false},
+		"no driver":                 {func(c *kubeclient.GroupContent) { c.Spec.Driver = "" }, false},
+		"no source":                 {func(c *kubeclient.GroupContent) { c.Spec.Source.VolumeHandles = nil }, true},
+		"an empty handle":           {func(c *kubeclient.GroupContent) { c.Spec.Source.VolumeHandles = []string{""} }, true},
+		"a huge handle":             {func(c *kubeclient.GroupContent) { c.Spec.Source.VolumeHandles = []string{huge} }, true},
+		"handles of another driver": {func(c *kubeclient.GroupContent) { c.Spec.Source.VolumeHandles = []string{"vol-1", "vol-2"} }, true},
+		"no group":                  {func(c *kubeclient.GroupContent) { c.Spec.GroupSnapshotRef.UID = "" }, true},
+		"a status of another driver": {func(c *kubeclient.GroupContent) {
+			c.Status.GroupSnapshotHandle, c.DeletionTimestamp, c.Annotations = "group-1", &metav1.Time{}, map[string]string{api.AnnotationGroupBeingDeleted: "yes"}
+		}, true},
+		"an existing one of another driver": {func(c *kubeclient.GroupContent) {
+			c.Spec.Source.VolumeHandles, c.Spec.Source.Existing.GroupSnapshotHandle = nil, "group-1"
+		}, true},
+		"a huge existing one": {func(c *kubeclient.GroupContent) {
+			c.Spec.Source.VolumeHandles, c.Spec.Source.Existing.GroupSnapshotHandle = nil, huge
+		}, true},
+	} {
+		for _, label := range []string{"", "node-1"} {
+			o := &kubeclient.GroupContent{}
+			o.Name, o.UID, o.Spec.Driver, o.Spec.GroupSnapshotRef.UID = "c", "c", api.DriverName, "uid"
+			o.Spec.Source.VolumeHandles = []string{there + "/pvc-1"}
+			if label != "" {
+				o.Labels = map[string]string{api.LabelManagedBy: label}
+			}
+			test.change(o)
+			client, sent := kubetest.RecordedClient(t, nil)
+			host := &disks{}
+			actor := New(Config{Client: client, Node: "node-1", Host: host, Log: slog.New(slog.DiscardHandler)})
+			if err := actor.own.Add(o); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if kept := actor.queue.Len() > 0; kept != test.kept {
+				t.Errorf("%s: kept: %t", name, kept)
+			}
+			for actor.queue.Len() > 0 {
+				actor.nextContent(t.Context())
+			}
+			if len(host.did) > 0 || !test.kept && len(sent()) > 0 {
+				t.Errorf("%s, label %q: it did %q, and sent %q", name, label, host.did, sent())
+			}
+			actor.queue.ShutDown()
 		}
 	}
 }

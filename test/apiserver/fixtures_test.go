@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/nodelvm/nodelvm/controller"
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -32,6 +33,8 @@ type node struct {
 	token string
 	host  *host.Host
 	env   []string // of the sidecars, beside what their pod has
+
+	cluster controller.Cluster // of the controller service; nil: it places each volume alone
 
 	mu     sync.Mutex
 	writes []string // of the agent: method, path and answer
