@@ -76,7 +76,7 @@ func TestKeptHandles(t *testing.T) {
 	}
 }
 
-// TestForeignAndMalformedGroups: the agent of a node does nothing for the contents of other drivers, and no field of its own contents stops it.
+// TestForeignAndMalformedGroups: the agent of a node does nothing for the contents of other drivers, and no field of this one's contents stops it.
 func TestForeignAndMalformedGroups(t *testing.T) {
 	huge := strings.Repeat("x", 1<<20)
 	for name, test := range map[string]struct {
