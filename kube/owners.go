@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/kube/groupsnapshot"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -31,7 +30,7 @@ type owner struct {
 
 // MayDelete returns nil if the driver may delete a volume: no PersistentVolume has its handle, or a single one, which is
 // released with the reclaim policy Delete. It costs one list of all PersistentVolumes, which simultaneous calls share. For a
-// snapshot see mayDeleteSnapshot, for a group snapshot package groupsnapshot. lvm.KindConflict: an object needs the volume or snapshot; lvm.KindBusy: the API server does not
+// snapshot see mayDeleteSnapshot, for a group snapshot kubeclient.Client.MayDeleteGroup. lvm.KindConflict: an object needs the volume or snapshot; lvm.KindBusy: the API server does not
 // answer, retry.
 func (a *Agent) MayDelete(ctx context.Context, of lvm.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, ownersTimeout)
@@ -40,7 +39,7 @@ func (a *Agent) MayDelete(ctx context.Context, of lvm.ID) error {
 	case of.IsSnapshot():
 		return a.mayDeleteSnapshot(ctx, of)
 	case of.IsGroupSnapshot():
-		return groupsnapshot.MayDelete(ctx, a.client, of)
+		return a.client.MayDeleteGroup(ctx, of)
 	}
 	owners, err := a.owners.of(ctx, of.String())
 	if err != nil {
@@ -65,7 +64,7 @@ func deletable(of lvm.ID, owners []owner) error {
 func (a *Agent) mayDeleteSnapshot(ctx context.Context, of lvm.ID) error {
 	var needed string
 	err := a.client.EachContent(ctx, func(c *kubeclient.Content) {
-		if kubeclient.HasSnapshot(c, of) && (c.DeletionTimestamp == nil || c.Spec.DeletionPolicy != deletionPolicyDelete) {
+		if kubeclient.HasSnapshot(c, of) && kubeclient.IsNeeded(c.DeletionTimestamp, c.Spec.DeletionPolicy) {
 			needed = c.Name
 		}
 	})
@@ -77,9 +76,6 @@ func (a *Agent) mayDeleteSnapshot(ctx context.Context, of lvm.ID) error {
 	}
 	return nil
 }
-
-// deletionPolicyDelete is the deletionPolicy of a content whose snapshot is deleted with it.
-const deletionPolicyDelete = "Delete"
 
 // ownerLists finds the PersistentVolumes with a handle. Each answer is from a list that begins after the question. Questions
 // that arrive while a list runs share the next one.

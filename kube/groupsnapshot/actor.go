@@ -389,7 +389,7 @@ func (a *Actor) remove(ctx context.Context, c content) error {
 
 // deleteUnneeded deletes a group snapshot unless another object needs it.
 func (a *Actor) deleteUnneeded(ctx context.Context, id lvm.ID) error {
-	if err := MayDelete(ctx, a.Client, id); err != nil {
+	if err := a.Client.MayDeleteGroup(ctx, id); err != nil {
 		return err
 	}
 	return a.Host.DeleteGroupSnapshot(ctx, id)
