@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nodelvm/nodelvm/test/docrun"
 	"github.com/nodelvm/nodelvm/test/lab"
@@ -22,6 +23,7 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario/encryption"
 	"github.com/nodelvm/nodelvm/test/scenario/faults"
 	"github.com/nodelvm/nodelvm/test/scenario/groups"
+	"github.com/nodelvm/nodelvm/test/scenario/hostile"
 	"github.com/nodelvm/nodelvm/test/scenario/install"
 	"github.com/nodelvm/nodelvm/test/scenario/iolimits"
 	"github.com/nodelvm/nodelvm/test/scenario/lifecycle"
@@ -187,3 +189,36 @@ func TestInstanceStore(t *testing.T) { play(t, install.InstanceStore()) }
 
 // TestUnusualNodes runs a volume's lifecycle on a node without lvm2 and udev rules, and on one with a read-only /usr and /etc.
 func TestUnusualNodes(t *testing.T) { play(t, install.UnusualNodes()) }
+
+// TestBurst starts 60 pods at once: without volumes, with volumes, and on nodes with capacity for no more.
+func TestBurst(t *testing.T) { play(t, capacity.Burst()) }
+
+// TestClusterPowerCuts cuts the power of a cluster's node NODELVM_TEST_CLUSTER_CUTS times (50 by default), under a database's load
+// and while volumes are created and deleted. TestPlacement does the same 3 times.
+func TestClusterPowerCuts(t *testing.T) {
+	play(t, restart.PowerCuts(number(t, "NODELVM_TEST_CLUSTER_CUTS", 50), seed(t)))
+}
+
+// TestScale measures the requests and the memory of an idle cluster, without and with the objects of 1,000 nodes and 20,000 volumes
+// (NODELVM_TEST_SCALE_NODES, NODELVM_TEST_SCALE_VOLUMES, NODELVM_TEST_SCALE_MINUTES). It needs an otherwise idle machine.
+func TestScale(t *testing.T) {
+	play(t, measure.Scaling(measure.Scale{
+		Nodes:   number(t, "NODELVM_TEST_SCALE_NODES", 1000),
+		Volumes: number(t, "NODELVM_TEST_SCALE_VOLUMES", 20000),
+		Idle:    time.Duration(number(t, "NODELVM_TEST_SCALE_MINUTES", 5)) * time.Minute,
+		Own:     10,
+	}))
+}
+
+// TestHostileClient lets a tenant attack with objects and requests for NODELVM_TEST_HOSTILE (5m by default), while drivers are killed, and compares how fast
+// another namespace is served. It needs volume groups without volumes.
+func TestHostileClient(t *testing.T) {
+	length := 5 * time.Minute
+	if text := os.Getenv("NODELVM_TEST_HOSTILE"); text != "" {
+		var err error
+		if length, err = time.ParseDuration(text); err != nil || length < time.Minute {
+			t.Fatalf("NODELVM_TEST_HOSTILE=%s: want a duration of a minute or more, such as 1h", text)
+		}
+	}
+	play(t, hostile.Scenarios(length, seed(t)))
+}
