@@ -24,18 +24,13 @@ func (c *command) dashboardCommand() *cobra.Command {
 The page uses your own rights, changes nothing, and can only be opened with the printed URL, in one browser: it holds a token that works once. The cluster is read only
 while a page is open. Stop the command with Ctrl-C.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			if interval < leastInterval {
 				return fmt.Errorf("--interval is %s; give at least %s", interval, leastInterval)
 			}
-			cluster, err := c.connect()
-			if err != nil {
-				return err
-			}
-			namespace, _, err := c.config.Namespace()
-			if err != nil {
-				return err
-			}
+			return nil
+		},
+		RunE: c.inNamespace(func(cmd *cobra.Command, cluster *cluster, namespace string, _ []string) error {
 			hello := dashboard.Hello{Cluster: cluster.config.Host, Version: version}
 			server, err := dashboard.Listen(cmd.Context(), port, hello, dashboard.NewCollector(newDashboardSource(cluster, namespace), interval))
 			if err != nil {
@@ -47,7 +42,7 @@ while a page is open. Stop the command with Ctrl-C.`,
 			ctx, cancel := context.WithCancel(cmd.Context())
 			defer cancel()
 			return server.Run(ctx)
-		},
+		}),
 	}
 	cmd.Flags().Uint16Var(&port, "port", 0, "port on 127.0.0.1 (default: a free one)")
 	cmd.Flags().DurationVar(&interval, "interval", 15*time.Second, "time between two reads of a node, at least 5s; with many nodes a round takes longer")

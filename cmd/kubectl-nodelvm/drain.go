@@ -34,13 +34,8 @@ func (c *command) drainCommand() *cobra.Command {
 
 The command prints a plan with the target of each claim, and asks before it annotates the claims. It stops no pod: the last
 copy of a volume begins when its pod has ended, for example by kubectl drain. It can be interrupted and repeated: a move that has begun keeps its target.`,
-		Args: cobra.ExactArgs(1),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return c.completeNodes(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
-		},
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeNode,
 		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, args []string) error {
 			return c.drain(cmd, cluster, args[0], o)
 		}),

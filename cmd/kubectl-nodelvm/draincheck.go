@@ -29,15 +29,10 @@ type leftRow struct {
 
 func (c *command) drainCheckCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "drain-check NODE",
-		Short: "List the data that stays on a node when it is drained; exit status 1 if there is any",
-		Args:  cobra.ExactArgs(1),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return c.completeNodes(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
-		},
+		Use:               "drain-check NODE",
+		Short:             "List the data that stays on a node when it is drained; exit status 1 if there is any",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeNode,
 		RunE: c.onCluster(func(cmd *cobra.Command, cluster *cluster, args []string) error {
 			rows, incomplete, err := cluster.leftOn(cmd.Context(), args[0])
 			if err != nil {
@@ -68,22 +63,22 @@ func drainable(rows []leftRow, incomplete error) error {
 	return nil
 }
 
-// completeNodes returns the nodes with the driver, or none if it cannot list them.
-func (c *command) completeNodes(ctx context.Context) (names []cobra.Completion) {
+// completeNode completes the first argument with the nodes that have the driver, if it can list them.
+func (c *command) completeNode(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 	cluster, err := c.connect()
-	if err != nil {
-		return nil
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	pods, err := cluster.drivers(ctx)
+	pods, err := cluster.drivers(cmd.Context())
 	if err != nil {
-		return nil
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	for _, pod := range pods {
 		if node := pod.Spec.NodeName; node != "" && !slices.Contains(names, node) {
 			names = append(names, node)
 		}
 	}
-	return names
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // leftOn lists what stays on the node; incomplete says why its disks may hold more.

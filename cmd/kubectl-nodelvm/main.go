@@ -129,6 +129,17 @@ func (c *command) onCluster(run func(*cobra.Command, *cluster, []string) error) 
 	}
 }
 
+// inNamespace is onCluster for a subcommand that works in one namespace, as kubectl selects it.
+func (c *command) inNamespace(run func(*cobra.Command, *cluster, string, []string) error) func(*cobra.Command, []string) error {
+	return c.onCluster(func(cmd *cobra.Command, cluster *cluster, args []string) error {
+		namespace, _, err := c.config.Namespace()
+		if err != nil {
+			return err
+		}
+		return run(cmd, cluster, namespace, args)
+	})
+}
+
 // connect returns a client for the cluster that the flags name; it sends no request.
 func (c *command) connect() (*cluster, error) {
 	config, err := c.config.ClientConfig()

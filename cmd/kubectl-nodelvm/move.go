@@ -38,6 +38,10 @@ func (c *command) moveCommand() *cobra.Command {
 
 The command prints a plan and annotates the claims. The drivers of both nodes do the rest, also without this command.
 The pods that use the volumes have to be deleted. Thin volumes are copied before, others when their pods have ended.`,
+		Args: func(_ *cobra.Command, args []string) error { return o.check(args) },
+		RunE: c.inNamespace(func(cmd *cobra.Command, cluster *cluster, namespace string, args []string) error {
+			return c.move(cmd, cluster, namespace, args, o)
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.to, "to", "", "node that shall have the volumes")
@@ -48,23 +52,9 @@ The pods that use the volumes have to be deleted. Thin volumes are copied before
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print the plan and the annotations; the API server checks them, and nothing changes")
 	flags.BoolVar(&o.wait, "wait", false, "print the progress until the volumes have moved")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "of --finish: do not ask before the copies are deleted")
-	_ = cmd.RegisterFlagCompletionFunc("to", func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return c.completeNodes(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+	_ = cmd.RegisterFlagCompletionFunc("to", func(cmd *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return c.completeNode(cmd, nil, toComplete)
 	}) // it fails only for an unknown flag
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := o.check(args); err != nil {
-			return err
-		}
-		cluster, err := c.connect()
-		if err != nil {
-			return err
-		}
-		namespace, _, err := c.config.Namespace()
-		if err != nil {
-			return err
-		}
-		return c.move(cmd, cluster, namespace, args, o)
-	}
 	return cmd
 }
 

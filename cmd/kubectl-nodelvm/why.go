@@ -18,21 +18,13 @@ func (c *command) whyCommand() *cobra.Command {
 		Use:   "why NAME",
 		Short: "Explain why a claim has no volume, or a pod does not start with its volumes: causes, and what each node lacks",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cluster, err := c.connect()
-			if err != nil {
-				return err
-			}
-			namespace, _, err := c.config.Namespace()
-			if err != nil {
-				return err
-			}
+		RunE: c.inNamespace(func(cmd *cobra.Command, cluster *cluster, namespace string, args []string) error {
 			answers, err := cluster.why(cmd.Context(), namespace, args[0])
 			if err != nil {
 				return mayNotExplain(err)
 			}
 			return c.settings.print(cmd.OutOrStdout(), answers, func(w io.Writer) error { return writeWhy(w, answers, c.settings.wide()) })
-		},
+		}),
 	}
 }
 
