@@ -3,6 +3,7 @@ package docrun
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,7 +24,7 @@ type Block struct {
 	Kind   Kind
 	Text   string
 	NotRun string // the reason why the lab cannot run it
-	With   string // the chart value that it needs
+	With   string // the value or state that it needs
 	Node   string // where the commands run; "" is the reader's machine
 	Exit   int    // the status of the last command
 	File   string // whose content the block is
@@ -67,8 +68,11 @@ func Parse(page string) ([]Block, error) {
 				notes = append(notes, strings.TrimSpace(found[1]))
 			}
 			i = last
-		case line != "":
-			notes = nil // a comment that no block follows
+		case line != "": // a comment that no block follows is for the page's authors
+			if slices.ContainsFunc(notes, func(note string) bool { return strings.HasPrefix(note, "setup:") }) {
+				return nil, fmt.Errorf("line %d: the setup before it belongs to no block", i+1)
+			}
+			notes = nil
 		}
 	}
 	return blocks, nil

@@ -9,7 +9,7 @@
 // HTML comments on the lines before a block, which a reader of the page does not see, say how it differs:
 //
 //	<!-- not run: REASON -->   the block cannot run in the lab
-//	<!-- with VALUE -->        the block needs a driver with that value of the chart: it runs for a Page with it, and no other block does
+//	<!-- with VALUE -->        the block needs a driver with that value of the chart, or a lost node: it runs for a Page with it, and no other block does
 //	<!-- on NODE -->           the commands run on that node, as root
 //	<!-- exit status N -->     the last command ends with this status
 //	<!-- file NAME -->         the block is the content of that file in the working directory

@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 	if err != nil || len(commands) != 2 || commands[0].Text != "a \\\n  b" || !slices.Equal(commands[0].Want, []string{"out"}) || commands[1].Text != "c" {
 		t.Errorf("commands %+v, %v", commands, err)
 	}
-	for _, bad := range []string{"```sh\nls\n", "<!-- not run: -->\n```sh\nls\n```\n", "<!-- maybe -->\n```sh\nls\n```\n"} {
+	for _, bad := range []string{"```sh\nls\n", "<!-- not run: -->\n```sh\nls\n```\n", "<!-- maybe -->\n```sh\nls\n```\n", "<!-- setup:\none\n-->\ntext\n```sh\nls\n```\n"} {
 		if blocks, err := Parse(bad); err == nil {
 			t.Errorf("%q is accepted: %+v", bad, blocks)
 		}

@@ -16,7 +16,7 @@ import (
 type Page struct {
 	Path  string   // below docs
 	Names []string // pairs: a name of the page's disk or node, the lab's name for it
-	With  string   // a value of the chart that the driver has: only the blocks that need it run
+	With  string   // a value of the chart that the driver has, or a state of the cluster: only the blocks that need it run
 }
 
 func (p Page) names() *strings.Replacer { return strings.NewReplacer(p.Names...) }
@@ -63,6 +63,11 @@ func Long() []Page {
 
 // Backup is the page that TestVelero follows: its commands need Velero and an S3 server, whose address and keys the names give.
 func Backup(names ...string) Page { return Page{Path: "howto/backup.md", Names: names} }
+
+// BackupOfLostNode has the commands of the same page for the namespace of a node that is lost.
+func BackupOfLostNode(names ...string) Page {
+	return Page{Path: Backup().Path, Names: names, With: "a lost node"}
+}
 
 // Follow runs the commands of a page of the checkout in its own shell, in a temporary folder. The lab must be up.
 func Follow(ctx context.Context, l *lab.Lab, checkout string, page Page, report func(format string, args ...any)) (err error) {

@@ -90,14 +90,14 @@ func (s *session) run(ctx context.Context, b Block) error {
 }
 
 func (s *session) perform(ctx context.Context, b Block) error {
-	text := s.names.Replace(b.Text)
+	b.Text = s.names.Replace(b.Text)
 	switch {
 	case b.File != "":
-		return os.WriteFile(filepath.Join(s.dir, b.File), []byte(text), 0o644)
+		return os.WriteFile(filepath.Join(s.dir, b.File), []byte(b.Text), 0o644)
 	case b.Kind == YAML:
-		return s.dryRun(ctx, text)
+		return s.dryRun(ctx, b.Text)
 	case b.Kind == Shell:
-		out, err := s.commands(ctx, b, text)
+		out, err := s.commands(ctx, b, b.Text)
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, out)
 		}
