@@ -10,7 +10,9 @@ const (
 	AccessReplay Access = "replay"
 	// AccessReplaying: the same, and the driver began to replay the journal, so the file system may have written anything.
 	AccessReplaying Access = "replaying"
-	AccessReadOnly  Access = "readonly" // a read-only copy: nothing writes to it, and nothing needs to
+	// AccessReplayingFull: the same, and another replay was interrupted before. Together they may have written more than ReplaySize.
+	AccessReplayingFull Access = "replaying-full"
+	AccessReadOnly      Access = "readonly" // a read-only copy: nothing writes to it, and nothing needs to
 	// AccessReadOnlyFull: the same, and the replay of its journal may have written more than ReplaySize.
 	AccessReadOnlyFull Access = "readonly-full"
 )
@@ -21,7 +23,9 @@ func (a Access) known() bool {
 }
 
 // NeedsReplay reports whether the volume is a read-only copy without the record that its journal was replayed.
-func (a Access) NeedsReplay() bool { return a == AccessReplay || a == AccessReplaying }
+func (a Access) NeedsReplay() bool {
+	return a == AccessReplay || a == AccessReplaying || a == AccessReplayingFull
+}
 
 // ReadOnly reports whether no user may write to the volume.
 func (a Access) ReadOnly() bool { return a != AccessWritable }

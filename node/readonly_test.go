@@ -140,7 +140,7 @@ func TestReadOnlyCopyThatBecomesReadOnly(t *testing.T) {
 
 // TestReadOnlyCopyIsNeverWritable: for a PersistentVolume for writing, and as a raw device, too.
 func TestReadOnlyCopyIsNeverWritable(t *testing.T) {
-	for _, access := range []lvm.Access{lvm.AccessReplay, lvm.AccessReplaying, lvm.AccessReadOnly} {
+	for _, access := range []lvm.Access{lvm.AccessReplay, lvm.AccessReplaying, lvm.AccessReplayingFull, lvm.AccessReadOnly} {
 		f := newCopy("ext4")
 		f.volume.Access = access
 		if err := f.stage(t); lvm.KindOf(err) != lvm.KindInvalid || !strings.Contains(err.Error(), "ReadOnlyMany") {

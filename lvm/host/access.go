@@ -9,9 +9,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
-// BeginReplay records that the replay of the journal of a read-only copy begins: from now on the copy counts with its full size, until
-// SetReplayed records what the replay wrote. The record is on the disks before the replay writes. One LVM process; none if it is recorded
-// already. KindInvalid: it is no read-only copy; KindNotFound, KindNotLocal: as Lookup; KindBusy: retry.
+// BeginReplay records that the replay of the journal of a read-only copy begins. If an earlier one was interrupted, so that nothing tells what it
+// wrote, the copy counts with its full size from now on. The record is on the disks before the replay writes. One LVM process; none if it is
+// recorded already. KindInvalid: it is no read-only copy; KindNotFound, KindNotLocal: as Lookup; KindBusy: retry.
 func (h *Host) BeginReplay(ctx context.Context, id lvm.ID, uuid string) error {
 	s, unlock, err := h.engine.Locked(ctx, id.VG, "recording that the replay of the journal of volume "+id.LV+" begins", h.engine.ReadState)
 	if err != nil {
@@ -22,10 +22,12 @@ func (h *Host) BeginReplay(ctx context.Context, id lvm.ID, uuid string) error {
 	switch {
 	case err != nil:
 		return err
-	case v.Access == lvm.AccessReplaying:
-		return nil
-	case v.Access != lvm.AccessReplay:
+	case !v.Access.NeedsReplay():
 		return lvm.Errorf(lvm.KindBusy, "the journal of volume %s/%s was replayed in the meantime; retry", v.Group, id.LV)
+	}
+	_, whole := h.replays.Load(v.UUID)
+	if v.Access == lvm.AccessReplayingFull || v.Access == lvm.AccessReplaying && whole {
+		return nil
 	}
 	if err := lvm.CheckWritable(s, g); err != nil {
 		return err
@@ -35,6 +37,9 @@ func (h *Host) BeginReplay(ctx context.Context, id lvm.ID, uuid string) error {
 		return err
 	case !active:
 		return lvm.Errorf(lvm.KindBusy, "volume %s/%s was deactivated before the replay of its journal; retry", v.Group, id.LV)
+	}
+	if v.Access == lvm.AccessReplaying {
+		return h.tagAccess(ctx, g, v, lvm.AccessReplayingFull)
 	}
 	if err := h.tagAccess(ctx, g, v, lvm.AccessReplaying); err != nil {
 		return err

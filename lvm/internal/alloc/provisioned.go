@@ -12,7 +12,8 @@ import (
 //	the copies without their snapshot          the same: the blocks stay as long as one copy needs them
 //
 // So the deletion of a snapshot never raises the provisioned size. A read-only copy of a volume counts in full, because that volume changes, and
-// so does one whose replay began and was not recorded, or wrote more than lvm.ReplaySize.
+// so does one whose replay was interrupted, or wrote more than lvm.ReplaySize. While a replay runs, its copy does not count more: a backup
+// makes copies of many volumes at a time, and each pool would grow for that moment by what it never needs, or refuse the next copy.
 
 // provisioned counts the chunks that the pool has provisioned.
 func (p Pool) provisioned() (n lvm.Extents) {
@@ -22,7 +23,7 @@ func (p Pool) provisioned() (n lvm.Extents) {
 		if lv.Type != string(lvm.LayoutThin) || lv.Pool != p.Name {
 			continue
 		}
-		if v, _ := lv.AsVolume(); (v.Access == lvm.AccessReplay || v.Access == lvm.AccessReadOnly) && v.Source.IsSnapshot() {
+		if v, _ := lv.AsVolume(); countsReplay(v.Access) && v.Source.IsSnapshot() {
 			copies = append(copies, lv)
 			continue
 		}
@@ -42,6 +43,11 @@ func (p Pool) provisioned() (n lvm.Extents) {
 		n += chunks
 	}
 	return n
+}
+
+// countsReplay reports whether a copy of a snapshot with that access counts what the replay of its journal usually writes.
+func countsReplay(a lvm.Access) bool {
+	return a == lvm.AccessReplay || a == lvm.AccessReplaying || a == lvm.AccessReadOnly
 }
 
 // replayExtents counts the extents that a read-only copy of a snapshot provisions.

@@ -53,7 +53,8 @@ func TestProvisioned(t *testing.T) {
 		"two of different ones":        {[]lvm.LV{data, thinLV("a", "", 512, lvm.AccessReadOnly, lvm.SnapshotName("x")), thinLV("b", "", 512, lvm.AccessReadOnly, id.LV)}, 3*size + 2*replay},
 		"with another volume as such":  {[]lvm.LV{data, thinLV("a", "data", 512, lvm.AccessReadOnly, id.LV)}, 2*size + replay},
 		"a read-only copy of a volume": {[]lvm.LV{data, thinLV("a", "data", 512, lvm.AccessReplay, "data")}, 2 * size},
-		"a replay that began":          {[]lvm.LV{data, sn, thinLV("a", id.LV, 512, lvm.AccessReplaying, id.LV)}, 3 * size},
+		"a replay that began":          {[]lvm.LV{data, sn, thinLV("a", id.LV, 512, lvm.AccessReplaying, id.LV)}, 2*size + replay},
+		"one after an interruption":    {[]lvm.LV{data, sn, thinLV("a", id.LV, 512, lvm.AccessReplayingFull, id.LV)}, 3 * size},
 		"a replay that wrote much":     {[]lvm.LV{data, sn, thinLV("a", id.LV, 512, lvm.AccessReadOnlyFull, id.LV)}, 3 * size},
 		"a small copy":                 {[]lvm.LV{sn, thinLV("a", id.LV, 1, lvm.AccessReplay, id.LV)}, size + 4*lvm.MiB},
 		"an unmanaged one":             {[]lvm.LV{{Name: "admins", Extents: 512}}, size},
@@ -117,6 +118,20 @@ func TestReadOnlyCopyInAFullPool(t *testing.T) {
 	}
 	if x, err := alloc.PlanExtend(s, v, alloc.ExtendRequest{Id: v.ID, Required: v.Size}); err != nil || x.Extents != 0 {
 		t.Errorf("expansion to its size: %+v, %v", x, err)
+	}
+}
+
+// TestCopyBesideAReplay: while the journal of a read-only copy is replayed, the pool takes another copy, but not after an interruption of the replay.
+func TestCopyBesideAReplay(t *testing.T) {
+	id := lvm.ID{VG: "uuid-vg", LV: lvm.SnapshotName("s")}
+	sn := lvm.LV{Name: id.LV, UUID: "uuid-s", Origin: "data", Extents: 480,
+		Tags: lvm.SnapshotTags(lvm.Snapshot{ID: id, Name: "s", Cluster: fixture.TestCluster, Source: lvm.ID{VG: "uuid-vg", LV: "data"}, State: lvm.StateReady})}
+	for access, fits := range map[lvm.Access]bool{lvm.AccessReplaying: true, lvm.AccessReplayingFull: false} {
+		g := poolGroup(thinLV("data", "", 512, lvm.AccessWritable, ""), sn, thinLV("replaying", id.LV, 480, access, id.LV)) // 128 MiB are left for copies
+		spec := lvm.Spec{Name: "copy", Class: lvm.Class{Group: "vg", Layout: lvm.LayoutThin, Pool: lvm.DefaultPool}, Source: id, Access: lvm.AccessReplay}
+		if _, err := alloc.Plan(lvm.State{Groups: []lvm.Group{g}}, fixture.TestCluster, []lvm.Spec{spec}); (err == nil) != fits || !fits && lvm.KindOf(err) != lvm.KindOutOfRange {
+			t.Errorf("%s: %v", access, err)
+		}
 	}
 }
 

@@ -68,7 +68,7 @@ func permission(v lvm.Volume) string {
 // AccessArgs records the next access of a read-only copy. After the replay of its journal the same commit makes it read-only for the kernel.
 func AccessArgs(t Target, g lvm.Group, v lvm.Volume, to lvm.Access) []string {
 	args := OnDevices("lvchange", g)
-	if to != lvm.AccessReplaying && v.Class.Encryption == lvm.EncryptionNone { // as copyArgs; LVM refuses to set what it has
+	if !to.NeedsReplay() && v.Class.Encryption == lvm.EncryptionNone { // as copyArgs; LVM refuses to set what it has
 		args = append(args, "-pr")
 	}
 	return append(args, "-S", Selection(g, v.UUID, lvm.StateReady),

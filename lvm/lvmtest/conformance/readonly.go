@@ -73,7 +73,14 @@ func testReadOnlyCopies(t *testing.T, b hosttest.Fixture) {
 	hosttest.Must(t, d.SetReplayed(t.Context(), cut.ID, cut.UUID))
 	d = b.Start(t)
 	d.MustActivate(t, restarted)
-	hosttest.Must(t, d.BeginReplay(t.Context(), restarted.ID, restarted.UUID))
+	d.Counted(t, "a replay after an interrupted one", 1, func() {
+		for range 2 {
+			hosttest.Must(t, d.BeginReplay(t.Context(), restarted.ID, restarted.UUID))
+		}
+	})
+	if v, err := d.Lookup(t.Context(), restarted.ID); err != nil || v.Access != lvm.AccessReplayingFull || !v.Access.NeedsReplay() {
+		t.Errorf("while its journal is replayed again it is %q, %v", v.Access, err)
+	}
 	hosttest.Must(t, d.SetReplayed(t.Context(), restarted.ID, restarted.UUID))
 	for _, v := range []lvm.Volume{cut, restarted} {
 		if now, err := d.Lookup(t.Context(), v.ID); err != nil || now.Access != lvm.AccessReadOnlyFull {
