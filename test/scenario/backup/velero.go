@@ -41,18 +41,18 @@ func (s *state) findVelero(ctx context.Context, env *scenario.Environment) (err 
 	return err
 }
 
-// followPage runs the page's commands, with the lab's S3 server. The configuration also gets the classes of the other scenarios.
+// followPage runs the page's commands, with the lab's S3 server. The configuration also gets the classes of the other scenarios, and lets each node transfer
+// three volumes at a time. The page leaves no volume.
 func (s *state) followPage(ctx context.Context, env *scenario.Environment) error {
-	top, err := cluster.Checkout()
-	if err != nil {
-		return err
-	}
-	const fast = `{"readOnly": true}`
+	const readOnly = `{"readOnly": true}`
 	page := docrun.Backup(
 		"https://s3.example", s.server.URL, "REGION", s.server.Region, "BUCKET", s.server.Bucket, "ACCESS-KEY", s.server.Key, "SECRET-KEY", s.server.Secret,
-		`"local-thin": `+fast, `"local-thin": `+fast+`, "thin": `+fast+`, "thin-xfs": `+fast,
+		`"local-thin": `+readOnly+`}`, `"local-thin": `+readOnly+`, "thin": `+readOnly+`, "thin-xfs": `+readOnly+`}, "loadConcurrency": {"globalConfig": 3}`,
 	)
-	return docrun.Follow(ctx, env.Lab, top, page, env.Reporter.Note)
+	if err := scenario.Follow(page)(ctx, env); err != nil {
+		return err
+	}
+	return cluster.Eventually(ctx, func() error { return env.CheckOnlyPools(ctx) })
 }
 
 // placeServer also gives the class of the other scenarios the label that the page gives its own.
