@@ -33,7 +33,10 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	defer release()
 	v, device, block, err := s.deviceOf(ctx, r.id)
 	if err == nil && v.Class.Encryption != lvm.EncryptionNone {
-		block.Size, err = s.expandMapping(ctx, r, v)
+		err = s.withoutLimits(ctx, v, device, block.Number, func() (err error) {
+			block.Size, err = s.expandMapping(ctx, r, v)
+			return err
+		})
 	}
 	if err != nil {
 		return nil, err

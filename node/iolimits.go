@@ -18,6 +18,44 @@ type ioLimits struct {
 	*iolimit.Limiter
 	mu       sync.Mutex
 	problems map[lvm.ID]string // why the limits of a volume are not set
+	free     map[lvm.ID]string // the UUIDs of volumes without limits, so that NodePublishVolume need not read their records
+	changes  int               // of records, which a reading that began earlier may lack
+}
+
+// isFree reports whether a volume certainly has no limits.
+func (l *ioLimits) isFree(id lvm.ID, uuid string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return uuid != "" && l.free[id] == uuid
+}
+
+// changed notes that the record of a volume may have changed.
+func (l *ioLimits) changed(id lvm.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes++
+	delete(l.free, id)
+}
+
+// noteFree notes the volumes without limits, of all of the node, unless a record has changed since.
+func (l *ioLimits) noteFree(since int, all []lvm.Volume) {
+	free := map[lvm.ID]string{}
+	for _, v := range all {
+		if v.Rates() == (lvm.Rates{}) {
+			free[v.ID] = v.UUID
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changes == since {
+		l.free = free
+	}
+}
+
+func (l *ioLimits) changesNow() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changes
 }
 
 // cgroupPatience is how long NodePublishVolume waits for the pod's cgroup. Then the kubelet repeats the call.
@@ -28,7 +66,7 @@ const cgroupPatience = 3 * time.Second
 // cannot be read.
 func (s *Server) limitPod(ctx context.Context, r publishRequest, device mount.DeviceNumber) error {
 	pod := iolimit.PodOf(r.target)
-	if s.limits.Limiter == nil || pod == "" {
+	if s.limits.Limiter == nil || pod == "" || s.limits.isFree(r.id, r.uuid) {
 		return nil
 	}
 	v, err := s.devices.Lookup(ctx, r.id)
@@ -76,6 +114,7 @@ func (s *Server) ApplyLimits(ctx context.Context, id lvm.ID) error {
 	if s.limits.Limiter == nil {
 		return s.CanLimit()
 	}
+	s.limits.changed(id)
 	release, err := s.locks.lock(id.String()) // a pod that ends meanwhile would keep its limits
 	if err != nil {
 		return err
@@ -135,10 +174,12 @@ func (s *Server) CheckLimits(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	changes := s.limits.changesNow()
 	volumes, err := s.devices.List(ctx)
 	if err != nil {
 		return err
 	}
+	s.limits.noteFree(changes, volumes)
 	now := map[string]map[uint64]lvm.Rates{} // the limits by pod and device
 	var errs []error
 	for _, v := range volumes {
@@ -222,6 +263,23 @@ func (s *Server) LiftLimits(ctx context.Context, id lvm.ID) (end func(), err err
 		return nothing, err
 	}
 	return end, nil
+}
+
+// withoutLimits runs what suspends the device of a volume, which would wait for the dirty data of its pods at their rate. The caller holds the
+// volume's lock.
+func (s *Server) withoutLimits(ctx context.Context, v lvm.Volume, path string, number mount.DeviceNumber, do func() error) error {
+	if s.limits.Limiter == nil || v.Rates() == (lvm.Rates{}) {
+		return do()
+	}
+	mounts, err := s.mounts.Mounts(path)
+	if err != nil {
+		return err
+	}
+	end := s.limits.Lift(uint64(number), podsAt(mounts))
+	err = do()
+	end()
+	s.noteLimits(ctx, v.ID, s.applyLimits(ctx, v))
+	return err
 }
 
 // limitAgain sets the limits of a volume after a copy. While another operation on the volume is in flight it retries in the background, and

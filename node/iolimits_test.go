@@ -324,6 +324,71 @@ func TestLiftedDuringCopy(t *testing.T) {
 	n.fake.expect(t)
 }
 
+// TestLiftedDuringExpansion: cryptsetup suspends the mapping of an encrypted volume, which has no limits meanwhile, and has them again afterwards,
+// also if the expansion fails.
+func TestLiftedDuringExpansion(t *testing.T) {
+	n := newLimitedNode(t)
+	delete(n.fake.mounts, "/staging")
+	n.fake.luks.class, n.fake.luks.open = lvm.Class{Encryption: lvm.EncryptionLUKS2}, true
+	raw, limits := "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/"+podOne, strings.Replace(limitsOfDevice, ":3", ":7", 1)
+	_, err := n.NodePublishVolume(t.Context(), request(target(raw), rawBlock, attribute(api.AttributeEncryption, "luks2")))
+	succeed(t, err)
+	n.expectLimits(cgroupOne, limits)
+	expand := func() error {
+		_, err := n.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: testID.String(), VolumePath: raw})
+		return err
+	}
+	n.fake.during = func(call string) {
+		if strings.HasPrefix(call, "expand ") {
+			n.expectLimits(cgroupOne)
+		}
+	}
+	succeed(t, expand())
+	n.expectLimits(cgroupOne, limits)
+	n.fake.fail = "expand"
+	if err := expand(); err == nil {
+		t.Error("an expansion that fails has no error")
+	}
+	n.expectLimits(cgroupOne, limits)
+}
+
+// TestPublishWithoutClass: NodePublishVolume of a volume that has no limits reads no record and no cgroup, from the first check on, until the record
+// may have changed.
+func TestPublishWithoutClass(t *testing.T) {
+	n := newLimitedNode(t)
+	publish := func(want int, limits ...string) {
+		t.Helper()
+		n.fake.lookups = 0
+		succeed(t, n.publishAt(pathOf(podOne)))
+		if n.fake.lookups != want {
+			t.Errorf("%d readings of the record, want %d", n.fake.lookups, want)
+		}
+		n.expectLimits(cgroupOne, limits...)
+		succeed(t, n.unpublishAt(pathOf(podOne)))
+	}
+	succeed(t, n.publishAt(pathOf(podOne))) // io.max exists from the first limit on
+	succeed(t, n.unpublishAt(pathOf(podOne)))
+	n.fake.volume.Limits = lvm.Limits{}
+	publish(1) // a driver that has just started does not know yet
+	succeed(t, n.CheckLimits(t.Context()))
+	publish(0)
+	n.fake.volume.Limits = limited
+	release, err := n.locks.lockShared(testID.String()) // a pod starts while the record changes
+	succeed(t, err)
+	if err := n.ApplyLimits(t.Context(), testID); lvm.KindOf(err) != lvm.KindBusy {
+		t.Errorf("kind %d: %v", lvm.KindOf(err), err)
+	}
+	release()
+	publish(1, limitsOfDevice)
+	n.limits.noteFree(n.limits.changesNow()-1, []lvm.Volume{{ID: testID, UUID: "uuid"}}) // a reading from before the change
+	publish(1, limitsOfDevice)
+	succeed(t, n.CheckLimits(t.Context()))
+	publish(1, limitsOfDevice)
+	if n.limits.noteFree(n.limits.changesNow(), []lvm.Volume{{ID: testID, UUID: "another"}}); n.limits.isFree(testID, "uuid") {
+		t.Error("a volume is taken for another one with its handle")
+	}
+}
+
 // TestLiftedDuringGroupSnapshot: the limits are lifted before the data is written, whatever the file system, and until the last of two
 // preparations ends. One that fails leaves them set.
 func TestLiftedDuringGroupSnapshot(t *testing.T) {
