@@ -19,13 +19,18 @@ import (
 type neededBy struct {
 	groups    []kubeclient.GroupContent
 	snapshots []kubeclient.Content
+	member    kubeclient.Snapshot // ns/nightly
 }
 
 func (n neededBy) objects() map[string]any {
-	return map[string]any{
+	objects := map[string]any{
 		"/apis/groupsnapshot.storage.k8s.io/v1/volumegroupsnapshotcontents": kubeclient.GroupContentList{Items: n.groups},
 		"/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents":           kubeclient.ContentList{Items: n.snapshots},
 	}
+	if n.member.Name != "" {
+		objects["/apis/snapshot.storage.k8s.io/v1/namespaces/ns/volumesnapshots/nightly"] = n.member
+	}
+	return objects
 }
 
 func groupContent(name, groupUID, handle, policy string, deleted bool) (c kubeclient.GroupContent) {
@@ -77,6 +82,51 @@ func TestDeleteKeepsWhatIsNeeded(t *testing.T) {
 				case test.by != "" && (lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), test.by+" has it") || !strings.HasPrefix(d.did[0], "PATCH c/status")):
 					t.Errorf("%s: %v, did %q", step, err, d.did)
 				}
+			}
+		})
+	}
+}
+
+// TestDeleteWithMembersGivenByHand: the snapshot controller deletes the contents of the members only after the VolumeGroupSnapshot, which waits for
+// the deletion of the group snapshot. So a member's content whose VolumeSnapshot goes with the VolumeGroupSnapshot does not prevent it; any other does.
+func TestDeleteWithMembersGivenByHand(t *testing.T) {
+	handle := here + "/" + lvm.GroupSnapshotName(api.PrefixGroupSnapshot+"uid")
+	for name, test := range map[string]struct {
+		change func(*kubeclient.Content, *kubeclient.Snapshot)
+		goes   bool
+	}{
+		"its VolumeSnapshot is deleted with the group": {func(*kubeclient.Content, *kubeclient.Snapshot) {}, true},
+		"it is to be retained":                         {func(c *kubeclient.Content, _ *kubeclient.Snapshot) { c.Spec.DeletionPolicy = "Retain" }, false},
+		"its VolumeSnapshot stays":                     {func(_ *kubeclient.Content, s *kubeclient.Snapshot) { s.DeletionTimestamp = nil }, false},
+		"its VolumeSnapshot is another group's":        {func(_ *kubeclient.Content, s *kubeclient.Snapshot) { s.OwnerReferences[0].UID = "other" }, false},
+		"its VolumeSnapshot has no owner":              {func(_ *kubeclient.Content, s *kubeclient.Snapshot) { s.OwnerReferences = nil }, false},
+		"its VolumeSnapshot has another content":       {func(_ *kubeclient.Content, s *kubeclient.Snapshot) { s.Status.Content = "other" }, false},
+		"its VolumeSnapshot was created again":         {func(_ *kubeclient.Content, s *kubeclient.Snapshot) { s.UID = "other" }, false},
+		"its VolumeSnapshot does not exist":            {func(_ *kubeclient.Content, s *kubeclient.Snapshot) { s.Name = "" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := metav1.Now()
+			given := kubetest.ContentOf("one", "snapshot-uid", "")
+			given.Spec.DeletionPolicy = "Delete"
+			given.Spec.Source.SnapshotHandle = there + "/" + lvm.SnapshotName(lvm.MemberName(lvm.GroupSnapshotName(api.PrefixGroupSnapshot+"uid"), 1))
+			var s kubeclient.Snapshot
+			s.Namespace, s.Name, s.UID, s.Status.Content, s.DeletionTimestamp = "ns", "nightly", "snapshot-uid", "one", &now
+			s.OwnerReferences = []metav1.OwnerReference{{Kind: "VolumeGroupSnapshot", Name: "g", UID: "uid"}}
+			test.change(given, &s)
+			d := &disks{}
+			c := ownContent()
+			c.deleting, c.condemned, c.existing, c.handle = true, true, handle, handle
+			byHand := groupContent("c", "uid", handle, "Delete", true)
+			objects := neededBy{groups: []kubeclient.GroupContent{byHand}, snapshots: []kubeclient.Content{*given}, member: s}.objects()
+			err := actorWith(t, d, objects).act(t.Context(), c)
+			if test.goes {
+				if err != nil || d.did[0] != "delete "+handle {
+					t.Errorf("%v, did %q", err, d.did)
+				}
+				return
+			}
+			if lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), "VolumeSnapshotContent one has it") || !strings.HasPrefix(d.did[0], "PATCH c/status") {
+				t.Errorf("%v, did %q", err, d.did)
 			}
 		})
 	}

@@ -66,22 +66,10 @@ func (c *GroupContent) DeepCopyObject() runtime.Object {
 // deletionPolicyDelete is the deletionPolicy of a content whose snapshots are deleted with it.
 const deletionPolicyDelete = "Delete"
 
-// MayDeleteGroup returns nil if each content that has the group snapshot or one of its snapshots is being deleted with the deletion policy Delete. It
-// costs one list of all contents of either kind. lvm.KindConflict: a content needs it; lvm.KindBusy: the API server does not answer.
+// MayDeleteGroup returns nil if each content that has the group snapshot or one of its snapshots is being deleted with the deletion policy Delete, or
+// goes with one that is. lvm.KindConflict: a content needs it; lvm.KindBusy: the API server does not answer.
 func (c *Client) MayDeleteGroup(ctx context.Context, id lvm.ID) error {
-	needed, members := "", membersOf(id)
-	err := c.EachGroupContent(ctx, func(other *GroupContent) {
-		if HasGroup(other, id) && IsNeeded(other.DeletionTimestamp, other.Spec.DeletionPolicy) {
-			needed = KindGroupContent + " " + other.Name
-		}
-	})
-	if err == nil {
-		err = c.EachContent(ctx, func(other *Content) {
-			if hasMember(other, members) && IsNeeded(other.DeletionTimestamp, other.Spec.DeletionPolicy) {
-				needed = KindContent + " " + other.Name
-			}
-		})
-	}
+	needed, err := c.groupNeededBy(ctx, id)
 	switch {
 	case err != nil:
 		return lvm.Errorf(lvm.KindBusy, "cannot determine whether another object has group snapshot %s; it is not deleted before that is known: %w", id, err)
@@ -90,6 +78,52 @@ func (c *Client) MayDeleteGroup(ctx context.Context, id lvm.ID) error {
 			"Delete that object, or set the deletion policy of the content that is to be deleted to Retain", id, needed)
 	}
 	return nil
+}
+
+// groupNeededBy returns an object that needs the group snapshot; "": none. It costs one list of all contents of either kind, and a request for each
+// content to which an admin gave a member.
+func (c *Client) groupNeededBy(ctx context.Context, id lvm.ID) (needed string, err error) {
+	leaving := map[types.UID]bool{} // VolumeGroupSnapshots that wait for the deletion
+	if err := c.EachGroupContent(ctx, func(other *GroupContent) {
+		switch {
+		case !HasGroup(other, id):
+		case IsNeeded(other.DeletionTimestamp, other.Spec.DeletionPolicy):
+			needed = KindGroupContent + " " + other.Name
+		default:
+			leaving[other.Spec.GroupSnapshotRef.UID] = true
+		}
+	}); err != nil || needed != "" {
+		return needed, err
+	}
+	var given []Content
+	members := membersOf(id)
+	if err := c.EachContent(ctx, func(other *Content) {
+		if hasMember(other, members) && IsNeeded(other.DeletionTimestamp, other.Spec.DeletionPolicy) {
+			given = append(given, *other)
+		}
+	}); err != nil {
+		return "", err
+	}
+	for i := range given {
+		if goes, err := c.goesWith(ctx, &given[i], leaving); err != nil || !goes {
+			return KindContent + " " + given[i].Name, err
+		}
+	}
+	return "", nil
+}
+
+// goesWith reports whether the content of a member, which an admin made, is deleted after one of these VolumeGroupSnapshots: its deletion policy is
+// Delete, its VolumeSnapshot is being deleted, and the VolumeGroupSnapshot owns that. The snapshot controller deletes such a content only when the
+// VolumeGroupSnapshot is gone, which waits for the deletion of the group snapshot.
+func (c *Client) goesWith(ctx context.Context, member *Content, groups map[types.UID]bool) (bool, error) {
+	if member.Spec.DeletionPolicy != deletionPolicyDelete {
+		return false, nil
+	}
+	s, err := c.Snapshot(ctx, member.Spec.VolumeSnapshotRef.Namespace, member.Spec.VolumeSnapshotRef.Name)
+	if err != nil || s == nil || s.DeletionTimestamp == nil || boundSnapshot(member, s) != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == kindGroupSnapshot && groups[o.UID] }), nil
 }
 
 // IsNeeded reports whether a content needs its snapshots: they are not deleted with it now.

@@ -271,13 +271,38 @@ func testGroupByHand(t *testing.T, here *node) {
 	postGroup(t, groupContents, "VolumeGroupSnapshotContent", "byhand", `"spec": {"driver": %q, "deletionPolicy": "Delete", "volumeGroupSnapshotRef": {"namespace": %q, "name": "again"},
 		"source": {"groupSnapshotHandles": {"volumeGroupSnapshotHandle": %q, "volumeSnapshotHandles": [%q, %q]}}}`,
 		driver, namespace(t), content.Status.Handle, content.Status.Members[0].SnapshotHandle, content.Status.Members[1].SnapshotHandle)
-	t.Cleanup(func() { removeRaw(t, groupContents, "byhand") })
 	postGroup(t, groupsIn(t), "VolumeGroupSnapshot", "again", `"spec": {"source": {"volumeGroupSnapshotContentName": "byhand"}}`)
 	soon(t, "the content made by hand is ready", func() bool {
 		var g group
 		readRaw(t, &g, groupContents, "byhand")
 		return g.Status.ReadyToUse && g.Status.Handle == content.Status.Handle
 	})
+	testMemberByHand(t, here, content.Status.Members[0].SnapshotHandle)
+}
+
+// testMemberByHand: the snapshot controller makes the VolumeGroupSnapshot "again" the owner of a member's VolumeSnapshot that was made by hand, and deletes
+// the content of that only after "again". Everything is deleted with "again".
+func testMemberByHand(t *testing.T, here *node, handle string) {
+	post(t, contents, "VolumeSnapshotContent", "member", "{}", `"spec": {"driver": %q, "deletionPolicy": "Delete", "volumeSnapshotRef": {"namespace": %q, "name": "member"}, "source": {"snapshotHandle": %q}}`,
+		driver, namespace(t), handle)
+	post(t, snapshotsIn(t), "VolumeSnapshot", "member", "{}", `"spec": {"source": {"volumeSnapshotContentName": "member"}}`)
+	soon(t, "the group owns the member", func() bool {
+		var s struct {
+			Metadata struct{ OwnerReferences []struct{ Name string } }
+		}
+		readRaw(t, &s, snapshotsIn(t), "member")
+		return len(s.Metadata.OwnerReferences) == 1 && s.Metadata.OwnerReferences[0].Name == "again"
+	})
+	untilGroupReady(t, "again")
+	must(t, admin.RESTClient().Delete().AbsPath(groupsIn(t), "again").Do(t.Context()).Error())
+	for what, object := range map[string][]string{
+		"the group": {groupsIn(t), "again"}, "its content": {groupContents, "byhand"}, "the member": {snapshotsIn(t), "member"}, "the member's content": {contents, "member"},
+	} {
+		untilGone(t, what, there(t, object...))
+	}
+	if n := here.groupSnapshots(t); n != 0 {
+		t.Errorf("%d snapshots are left", n)
+	}
 }
 
 // testGroupOfLostNode: nodelvm-controller lets go of a content that the cluster deletes, if its node is gone: nothing else does.
