@@ -82,7 +82,8 @@ mutants: ## Plant faults in the driver's code, one at a time, and show that a te
 	test/part.sh mutants
 
 .PHONY: conformance
-conformance: ## Run upstream's storage suite in the lab: on two cores 40 minutes with ARGS="--jobs 4", longer with the default of two jobs; an interrupted run continues (FRESH=1 starts over, KEEP=1 leaves the lab up)
+conformance: ## Run upstream's storage suite in the lab, with four jobs instead of two with ARGS="--jobs 4"; an interrupted run continues (FRESH=1 starts over, KEEP=1 leaves the lab up)
+	test/part.sh helm
 	cd test && $(GO_RUN) ./cmd/conformance --dir $(CURDIR)/dist/conformance $(ARGS)
 
 .PHONY: matrix

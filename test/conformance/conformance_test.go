@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/onsi/ginkgo/v2/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const driver = "External Storage [Driver: nodelvm.io] "
@@ -53,7 +55,7 @@ func TestWhatIsClaimed(t *testing.T) {
 	for text, claims := range map[string][]string{
 		"[Testpattern: Dynamic PV (default fs)] provisioning should provision storage with mount options":                                       {"linear", "thin", "encrypted"},
 		"[Testpattern: Dynamic PV (default fs)] provisioning should provision storage with pvc data source":                                     {"thin", "encrypted"},
-		"[Testpattern: Dynamic PV (default fs)] provisioning should provision storage with pvc data source (ROX mode)":                          nil,
+		"[Testpattern: Dynamic PV (default fs)] provisioning should provision storage with pvc data source (ROX mode)":                          {"thin", "encrypted"},
 		"[Testpattern: Dynamic Snapshot (delete policy)] snapshottable [Feature:VolumeSnapshotDataSource] volume snapshot controller should":    {"thin", "encrypted"},
 		"[Testpattern: Dynamic PV (block volmode)] provisioning should provision storage with mount options":                                    nil,
 		"[Testpattern: Dynamic PV (block volmode)] multiVolume [Slow] should access to two volumes with different volume mode on the same node": {"linear", "thin", "encrypted"},
@@ -65,21 +67,60 @@ func TestWhatIsClaimed(t *testing.T) {
 		"[Testpattern: Generic Ephemeral-volume (default fs) (immediate-binding)] ephemeral should create read/write inline ephemeral volume":   nil,
 		"[Testpattern: Dynamic PV (block volmode)] multiVolume [Slow] should concurrently access the single volume from pods on different node": nil,
 		"[Testpattern: Dynamic PV (block volmode)] multiVolume [Slow] should concurrently access the single volume from pods on the same node":  {"linear", "thin", "encrypted"},
-		"[Testpattern: Pre-provisioned VolumeGroupSnapshot (delete policy)] volumegroupsnapshottable [Feature:volumegroupsnapshot] should":      nil,
+		"[Testpattern: Pre-provisioned VolumeGroupSnapshot (delete policy)] volumegroupsnapshottable [Feature:volumegroupsnapshot] should":      {"groups"},
 		"[Testpattern: Dynamic PV (default fs)] read-write-once-pod should preempt lower priority pods using ReadWriteOncePod volumes [Serial]": {"linear", "thin", "encrypted"},
 		"[Testpattern: Dynamic PV (default fs)] subPath should unmount if pod is force deleted while kubelet is down [Disruptive] [Slow]":       nil,
-		"[Testpattern: Dynamic PV (block volmode)] volume-modify [Feature:VolumeAttributesClass] should create a volume with VAC":               nil,
+		"[Testpattern: Dynamic PV (block volmode)] volume-modify [Feature:VolumeAttributesClass] should create a volume with VAC":               {"linear", "thin", "encrypted"},
 		"[Testpattern: Dynamic PV (filesystem volmode)] volumeMode should not mount / map unused volumes in a pod [LinuxOnly]":                  {"linear", "thin", "encrypted"},
 	} {
 		var got []string
-		for _, class := range Classes {
-			if exclusionOf(Spec{class, driver + text}) < 0 {
+		for _, class := range definitionNames() {
+			if regexp.MustCompile(focusOf(class)).MatchString(driver+text) && exclusionOf(Spec{class, driver + text}) < 0 {
 				got = append(got, class)
 			}
 		}
 		if !slices.Equal(got, claims) {
 			t.Errorf("%s: claimed for %v, want %v", text, got, claims)
 		}
+	}
+}
+
+// TestGroupsAreOnOneNode: the class groups names the node whose volume group has the extents that its specs need.
+func TestGroupsAreOnOneNode(t *testing.T) {
+	text, err := definitions.ReadFile("definitions/groups-class.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "{key: topology.nodelvm.io/node, values: [" + GroupsNode + "]}"; !strings.Contains(string(text), want) {
+		t.Errorf("groups-class.yaml lacks %s:\n%s", want, text)
+	}
+}
+
+// TestWithoutNode: a node is selected only for a claim of the specs that start no pod, and only once.
+func TestWithoutNode(t *testing.T) {
+	claim := func(namespace, node string, phase corev1.PersistentVolumeClaimPhase, deleted bool) (c corev1.PersistentVolumeClaim) {
+		c.Namespace, c.Name, c.Status.Phase = namespace, namespace+node, phase
+		if now := metav1.Now(); deleted {
+			c.DeletionTimestamp = &now
+		}
+		if node != "" {
+			c.Annotations = map[string]string{selectedNode: node}
+		}
+		return c
+	}
+	got := withoutNode([]corev1.PersistentVolumeClaim{
+		claim("volume-modify-stress-12", "", corev1.ClaimPending, false),
+		claim("volume-modify-12", "", corev1.ClaimPending, false),
+		claim("volume-modify-stress-12", "node-1", corev1.ClaimPending, false),
+		claim("volume-modify-stress-12", "", corev1.ClaimBound, false),
+		claim("volume-modify-stress-12", "", corev1.ClaimPending, true),
+	})
+	if len(got) != 1 || got[0].Name != "volume-modify-stress-12" {
+		t.Errorf("%d claims get a node: %v", len(got), got)
+	}
+	text := driver + "[Testpattern: Dynamic PV (default fs)] volume-modify-stress [FeatureGate:VolumeAttributesClass] multiple pods should modify volumes"
+	if got := (Spec{"thin", text}).Group(); got != podless {
+		t.Errorf("the specs without pods are in the group %q", got)
 	}
 }
 
@@ -186,6 +227,10 @@ func TestSummary(t *testing.T) {
 		if !strings.Contains(s.Table(), row) {
 			t.Errorf("the table lacks %s\n%s", row, s.Table())
 		}
+	}
+	s.Specs = append(s.Specs, Spec{groups, driver + "[Testpattern:  (delete policy)] volumegroupsnapshottable should"})
+	if got, want := s.Numbers(), "6 specs, of which nodelvm claims 5: 2 linear, 2 thin, 0 encrypted, 1 groups"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 	if row := "| other operating systems: ntfs | 0 | 1 | 0 | "; !strings.Contains(ExclusionTable(s.Specs), row) {
 		t.Errorf("the table lacks %s\n%s", row, ExclusionTable(s.Specs))

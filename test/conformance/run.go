@@ -77,7 +77,7 @@ func prepare(ctx context.Context, opt Options) (suite, error) {
 
 func (s suite) listAll(ctx context.Context, dir string) ([]Spec, error) {
 	var all []Spec
-	for _, class := range Classes {
+	for _, class := range definitionNames() {
 		specs, err := s.list(ctx, class, filepath.Join(dir, class+"-list.log"))
 		if err != nil {
 			return nil, err
@@ -145,8 +145,16 @@ func (r *runner) runShard(ctx context.Context, s shard, total int) error {
 	// ginkgo stops the specs cleanly at their limit; ctx kills a ginkgo that does not end
 	ctx, cancel := context.WithTimeout(ctx, limit+5*time.Minute)
 	defer cancel()
+	end := func() error { return nil }
+	if s.specs[0].Group() == podless {
+		var err error
+		if end, err = selectNodes(ctx, r.Options); err != nil {
+			return err
+		}
+	}
 	report, err := r.suite.run(ctx, s.class(), filepath.Join(r.Dir, s.name+".log"),
 		"--ginkgo.focus="+s.focus(), "--ginkgo.timeout="+limit.String())
+	err = errors.Join(err, end())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended++

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"github.com/onsi/ginkgo/v2/types"
 
@@ -19,8 +20,25 @@ import (
 //go:embed definitions
 var definitions embed.FS
 
-// Classes are the definitions for which the suite runs.
+// Classes are the definitions for which the whole suite runs.
 var Classes = []string{"linear", "thin", "encrypted"}
+
+// groups is the definition for which only the specs of group snapshots run. All its volumes are on GroupsNode.
+const (
+	groups     = "groups"
+	GroupsNode = "node-3"
+)
+
+// definitionNames returns the names of all definitions, in the order in which the suite runs for them.
+func definitionNames() []string { return append(slices.Clone(Classes), groups) }
+
+// focusOf returns the regular expression that selects the specs of a definition.
+func focusOf(class string) string {
+	if class == groups {
+		return "External Storage.*(?i:volumegroupsnapshot)"
+	}
+	return "External Storage"
+}
 
 // Spec is one test of the suite, for one class.
 type Spec struct {
@@ -93,7 +111,7 @@ func (s suite) run(ctx context.Context, class, log string, flags ...string) (typ
 
 // list returns all specs of the suite for a class. It runs none.
 func (s suite) list(ctx context.Context, class, log string) ([]Spec, error) {
-	report, err := s.run(ctx, class, log, "--ginkgo.dry-run", "--ginkgo.focus=External Storage")
+	report, err := s.run(ctx, class, log, "--ginkgo.dry-run", "--ginkgo.focus="+focusOf(class))
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,19 @@ func (s Summary) Claimed() []Spec {
 	return claimed
 }
 
+// Numbers says how many specs there are, as docs/development/conformance.md does: all, and those that are claimed of each class.
+func (s Summary) Numbers() string {
+	of := map[string]int{}
+	for _, spec := range s.Claimed() {
+		of[spec.Class]++
+	}
+	claims := make([]string, 0, len(of))
+	for _, class := range definitionNames() {
+		claims = append(claims, fmt.Sprintf("%d %s", of[class], class))
+	}
+	return fmt.Sprintf("%d specs, of which nodelvm claims %d: %s", len(s.Specs), len(s.Claimed()), strings.Join(claims, ", "))
+}
+
 // NotPassed returns a paragraph with the reason for each of specs that did not pass.
 func (s Summary) NotPassed(specs []Spec) []string {
 	var all []string
