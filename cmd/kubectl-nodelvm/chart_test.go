@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -105,6 +106,23 @@ func TestMoveFlagsAreThoseOfTheChart(t *testing.T) {
 	for _, flag := range []string{moveFlag + ":", moveRateFlag} {
 		if !bytes.Contains(template, []byte("- "+flag)) {
 			t.Errorf("the chart's DaemonSet has no argument that begins with %s", flag)
+		}
+	}
+}
+
+// TestReferenceHasAllCommands: docs/reference/kubectl-plugin.md has a row for each subcommand.
+func TestReferenceHasAllCommands(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/kubectl-plugin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := newRoot().Commands()
+	if len(commands) < 5 {
+		t.Fatalf("only %d subcommands were found", len(commands))
+	}
+	for _, c := range commands {
+		if row := "\n| `kubectl nodelvm " + c.Use + "` |"; !strings.Contains(string(page), row) {
+			t.Errorf("docs/reference/kubectl-plugin.md lacks a row that begins with %q", row[1:])
 		}
 	}
 }

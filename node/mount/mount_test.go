@@ -1,6 +1,7 @@
 package mount
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,5 +25,18 @@ func TestMountPointBelowDanglingLink(t *testing.T) {
 	}
 	if made, err := (Machine{}).CreateMountPoint(filepath.Join(pods, "uid"), false); err != nil || len(made) != 2 {
 		t.Errorf("without the link, created %q: %v", made, err)
+	}
+}
+
+func TestReadAtOfAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "device")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("ab"), 50), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := New().ReadAt(path, 1, 3); err != nil || string(data) != "bab" {
+		t.Errorf("ReadAt = %q, %v", data, err)
+	}
+	if data, err := New().ReadAt(path, 98, 3); err == nil {
+		t.Errorf("ReadAt beyond the end of a device = %q, want an error", data)
 	}
 }

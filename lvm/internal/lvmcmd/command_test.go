@@ -15,6 +15,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
+	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
 func TestArgs(t *testing.T) {
@@ -199,5 +200,75 @@ func TestRunnerAndDeadlines(t *testing.T) {
 	began = time.Now()
 	if _, err := run.Run(ctx, []string{"lvcreate"}); err != nil || time.Since(began) < 500*time.Millisecond {
 		t.Errorf("a command that writes: %v after %s", err, time.Since(began))
+	}
+}
+
+// TestHostNameOfCommandOnly: only what runs under another host name sees it.
+func TestHostNameOfCommandOnly(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("a UTS namespace of its own needs root: run the tests as root")
+	}
+	before, err := os.Hostname()
+	fixture.Must(t, err)
+	for range 20 { // the process's first thread may be among those that run it
+		var name []byte
+		fixture.Must(t, withHostname(poolHost, func() (err error) {
+			name, err = exec.CommandContext(t.Context(), "uname", "-n").Output()
+			return err
+		}))
+		if strings.TrimSpace(string(name)) != poolHost {
+			t.Fatalf("uname says %q", name)
+		}
+		if now, err := os.Hostname(); err != nil || now != before {
+			t.Fatalf("the test's own host name became %q, %v", now, err)
+		}
+		first, err := os.Readlink("/proc/self/ns/uts")
+		fixture.Must(t, err)
+		if own, err := os.Readlink("/proc/thread-self/ns/uts"); err != nil || own != first {
+			t.Fatalf("a thread is in another namespace: %s, %s, %v", first, own, err)
+		}
+	}
+}
+
+func TestMakesPool(t *testing.T) {
+	g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 9}})
+	pool, err := TargetOf("vg", "thin-pool")
+	fixture.Must(t, err)
+	if !makesPool(poolArgs(pool, &alloc.PoolGrowth{Name: "thin-pool", Group: g, First: 1, Metadata: 1, Chunk: alloc.PoolChunk})) {
+		t.Error("a pool's creation is not recognised")
+	}
+	for _, argv := range [][]string{extendArgs(pool, g, 5, nil), ReportArgs([]string{"/dev/sda"}), {"lvcreate", "--type"}} {
+		if makesPool(argv) {
+			t.Errorf("%q makes no pool", argv)
+		}
+	}
+}
+
+// TestPrepareArgs: no command answers yes to LVM, and names cannot become options.
+func TestPrepareArgs(t *testing.T) {
+	g := lvm.Group{Name: "vg", PVs: []lvm.PV{{Device: "/dev/sda"}, {}}}
+	d := lvm.Declaration{Name: "vg", Tags: []string{"fast"}}
+	device := ondisk.Disk{BlockDevice: ondisk.BlockDevice{Path: "/dev/sdb", Size: 3*lvm.GiB + 1}}
+	for _, test := range []struct {
+		want string
+		argv []string
+	}{
+		{"pvcreate --devices /dev/sdb --norestorefile --uuid UUID --metadatasize 24576k -- /dev/sdb", PVCreateArgs(device, "UUID")},
+		{"vgcreate --devices /dev/sdb,/dev/sdc --physicalextentsize 4m --setautoactivation n --addtag fast --addtag nodelvm.node=node-1 -- vg /dev/sdb /dev/sdc", VGCreateArgs(d, "node-1", []string{"/dev/sdb", "/dev/sdc"})},
+		{"vgcreate --devices /dev/sdb --physicalextentsize 4m --setautoactivation n --addtag fast -- vg /dev/sdb", VGCreateArgs(d, "", []string{"/dev/sdb"})},
+		{"vgextend --devices /dev/sda,/dev/sdb -- vg /dev/sdb", VGExtendArgs(g, []string{"/dev/sdb"})},
+		{"vgchange --devices /dev/sda --addtag fast -- vg", VGTagArgs(g, nil, d.Tags)},
+	} {
+		if got := strings.Join(test.argv, " "); got != test.want {
+			t.Errorf("%s\nwant %s", got, test.want)
+		}
+	}
+	if uuid := ondisk.NewPVUUID(); !ondisk.IsUUID(uuid) || !strings.HasPrefix(uuid, ondisk.PVUUIDPrefix) || uuid == ondisk.NewPVUUID() {
+		t.Errorf("UUID %q", uuid)
+	}
+	for size, want := range map[lvm.Bytes]lvm.Bytes{16 * lvm.MiB: lvm.MiB, 4 * lvm.GiB: 32 * lvm.MiB, 100 * lvm.GiB: 64 * lvm.MiB} {
+		if got := metadataSize(size); got != want {
+			t.Errorf("metadata of a device of %s: %s", size, got)
+		}
 	}
 }
