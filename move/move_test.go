@@ -349,6 +349,17 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestProgress: what is written counts as copied before it is flushed, so that a small or slow copy shows progress, too.
+func TestProgress(t *testing.T) {
+	b := newBed(t, 24*lvm.MiB, nil)
+	b.target.limit.rate = 40 * lvm.MiB
+	offer := b.hold()
+	if p := b.receive(offer, func(p Progress) bool { return p.Done > 0 }); p.Done >= p.Total || p.Volume.State != lvm.StateReceiving {
+		t.Errorf("the first progress is %+v", p)
+	}
+	b.check(b.receive(offer, isReceived))
+}
+
 // TestResume kills the target at each noted place, and the connection in between: the next process continues, and compares what the former one
 // wrote, even if it is damaged meanwhile.
 func TestResume(t *testing.T) {

@@ -48,6 +48,7 @@ type transfer struct {
 
 	first int64        // the first chunk that this process copied; those before count by the tags
 	next  atomic.Int64 // the first chunk that is not flushed
+	ahead atomic.Int64 // the first chunk that is not written: only for those who watch
 	total int64        // the source's chunks
 	size  lvm.Bytes    // the source's device
 
@@ -80,12 +81,13 @@ func (t *transfer) all() lvm.Bytes {
 	return t.size
 }
 
-// copied is how much of all is copied, verified and flushed; of changes it is an estimate.
+// copied is how much of all is verified and written; of changes it is an estimate. What is not flushed may be copied once more.
 func (t *transfer) copied() lvm.Bytes {
-	if next := t.next.Load(); t.since != "" && next < t.total {
-		return lvm.Bytes(float64(t.all()) * float64(next) / float64(t.total))
+	written := max(t.next.Load(), t.ahead.Load())
+	if t.since != "" && written < t.total {
+		return lvm.Bytes(float64(t.all()) * float64(written) / float64(t.total))
 	}
-	return min(t.done(), t.all())
+	return min(t.unit.offset(written), t.all())
 }
 
 // run copies the rest, verifies what an earlier process copied, and tags the volume as received, or as having the round.
@@ -214,6 +216,7 @@ func (t *transfer) verifyFormer(ctx context.Context, c *client, w *writer) error
 		case errors.Is(err, errTooMany):
 			t.first = 0 // everything again
 			t.next.Store(0)
+			t.ahead.Store(0)
 			return t.copyRest(ctx, c, w)
 		case err != nil:
 			return err
@@ -304,6 +307,7 @@ func (w *writer) writeAll(ctx context.Context, arrived <-chan arrival) error {
 			break
 		}
 		next = a.chunk + 1
+		w.t.ahead.Store(max(w.t.ahead.Load(), next))
 		if a.frame.kind != frameSkip {
 			unflushed += lvm.Bytes(w.t.unit)
 		}
