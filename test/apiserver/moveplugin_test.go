@@ -3,7 +3,12 @@
 package apiserver
 
 import (
+	"bufio"
+	"errors"
+	"io"
+	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,6 +74,8 @@ func testMoveCommands(t *testing.T) {
 		}
 	}
 	expect("no moves", 0, "No moves of nodelvm's volumes.", "moves")
+	expect("nothing to watch", 0, "No volume of nodelvm is moving.", "moves", "--watch")
+	expect("two forms", 2, "--watch prints lines, and goes with no --output", "moves", "--watch", "-o", "wide")
 	expect("a node that does not exist", 2, "the cluster has no such node", "move", "data", "--to", "nowhere")
 	expect("a node that has it", 2, "claim "+data.Namespace+"/data is on node "+a.name+" already", "move", "data", "--to", a.name)
 	expect("a dry run", 0, "would run: kubectl -n "+data.Namespace+" annotate pvc wal --overwrite nodelvm.io/move-to="+b.name+" nodelvm.io/move-with=data", "move", "data", "--to", b.name, "--dry-run")
@@ -83,7 +90,13 @@ func testMoveCommands(t *testing.T) {
 	}
 	expectMoves("the copy is listed", "Copying")
 	expect("another target", 2, "is moving to node "+b.name+" already: wait for it", "move", "data", "--to", pluginNode)
+	watched := p.watchMoves(t)
 	expect("cancelled", 0, "persistentvolumeclaim/wal annotated", "move", "data", "--cancel")
+	for _, claim := range []string{"data", "wal"} {
+		if said := data.Namespace + "/" + claim + ": the move is cancelled\n"; !strings.Contains(watched(), said) {
+			t.Errorf("moves --watch does not say %q:\n%s", said, watched())
+		}
+	}
 	expectAnnotated(false)
 	for _, claim := range claims {
 		expectOn(t, claim, a)
@@ -118,6 +131,24 @@ func testMoveCommands(t *testing.T) {
 	soon(t, "the rights are in force", func() bool { _, code := p.run(t, "moves", "-n", namespace(t)); return code == 0 })
 	expect("a user of the namespace", 0, "not read: nodes: ", "move", "data", "--to", b.name, "--dry-run")
 	expect("what such a user cannot plan", 2, "only if you may list nodes", "move", "data", "--anywhere")
+}
+
+// watchMoves starts moves --watch, and returns when it has printed a line. The function that it returns waits for its end, and returns what it printed.
+func (p *plugin) watchMoves(t *testing.T) func() string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), p.path, "moves", "--watch", "-n", namespace(t))
+	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+p.path+".config")
+	pipe, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	out := bufio.NewReader(pipe)
+	first, err := out.ReadString('\n')
+	must(t, err)
+	return sync.OnceValue(func() string {
+		rest, err := io.ReadAll(out)
+		must(t, errors.Join(err, cmd.Wait()))
+		return first + string(rest)
+	})
 }
 
 // moverOf gives an account the rights to move the claims of the test's namespace, and answers its token.
