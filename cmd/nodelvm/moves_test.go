@@ -110,7 +110,7 @@ func newMovingVolume(t *testing.T, account, node, key string) *movingVolume {
 	source := lvmtest.NewHost(t, lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{10 * lvm.GiB}})
 	v, err := source.Create(t.Context(), lvm.Spec{Name: "pvc-uid", Required: size, Block: true, Class: lvm.Class{Group: "vg"}})
 	must(t, err)
-	must(t, source.NoteMove(t.Context(), v.ID, v.UUID, `{"from":"node-1","to":"node-2","ns":"demo","claim":"data","uid":"uid","handle":"`+v.ID.String()+`"}`))
+	must(t, source.NoteMove(t.Context(), v.ID, v.UUID, `{"from":"node-1","to":"node-2","ns":"demo","claim":"data","uid":"uid","capacity":"8Mi","handle":"`+v.ID.String()+`"}`))
 	review := &authenticationv1.TokenReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}}
 	review.Status.Authenticated, review.Status.User.Username = true, account
 	review.Status.User.Extra = map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/node-name": {node}}
