@@ -2,8 +2,6 @@ package kube
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -11,9 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
@@ -43,27 +39,10 @@ func usualPod(i int) corev1.Pod {
 	return pod
 }
 
-// encodedPods encodes a list of pods as the API server sends it.
-func encodedPods(t testing.TB, pods ...corev1.Pod) []byte {
-	t.Helper()
-	scheme := kubeclient.NewScheme()
-	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods}
-	text, err := runtime.Encode(protobuf.NewSerializer(scheme, scheme), list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
 // listerOf returns a podLister on a server with that answer.
 func listerOf(t testing.TB, contentType string, body []byte) *podLister {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", contentType)
-		_, _ = w.Write(body) // the client may have closed the connection
-	}))
-	client := kubetest.ClientOf(t, server)
-	return newPodLister(client.Core)
+	return newPodLister(kubetest.AnswerClient(t, contentType, body).Core)
 }
 
 // TestPodListDecodesOnlyUsedFields: the reader decodes only the fields in use.
@@ -72,7 +51,7 @@ func TestPodListDecodesOnlyUsedFields(t *testing.T) {
 	for i := range pods {
 		pods[i] = usualPod(i)
 	}
-	l := listerOf(t, runtime.ContentTypeProtobuf, encodedPods(t, pods...))
+	l := listerOf(t, runtime.ContentTypeProtobuf, kubetest.PodList(t, pods...))
 	allocations := testing.AllocsPerRun(5, func() {
 		if found, err := l.list(t.Context(), "ns"); err != nil || len(found) != len(pods) {
 			t.Fatal(len(found), err)
@@ -89,7 +68,7 @@ func BenchmarkWaitingPods(b *testing.B) {
 	for i := range pods {
 		pods[i] = usualPod(i)
 	}
-	body := encodedPods(b, pods...)
+	body := kubetest.PodList(b, pods...)
 	l := listerOf(b, runtime.ContentTypeProtobuf, body)
 	b.ReportMetric(float64(len(body)), "wire-B")
 	b.ReportAllocs()

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/kube/podlist"
 )
 
@@ -45,7 +46,7 @@ func TestPodReaderMatchesClientGo(t *testing.T) {
 	if len(want) != 2 || len(want[1].claims) != 2 || len(want[1].ephemeral) != 1 || want[0].uid == "" {
 		t.Fatalf("the test's own pods: %+v", want)
 	}
-	protobuf := encodedPods(t, pods...)
+	protobuf := kubetest.PodList(t, pods...)
 	text, err := json.Marshal(corev1.PodList{Items: pods})
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +66,7 @@ func TestPodReaderMatchesClientGo(t *testing.T) {
 			t.Fatalf("the first %d of %d bytes are read as %d pods", n, len(protobuf), len(got))
 		}
 	}
-	if got, err := waitingPods(t, encodedPods(t)); err != nil || len(got) != 0 {
+	if got, err := waitingPods(t, kubetest.PodList(t)); err != nil || len(got) != 0 {
 		t.Errorf("an empty list: %v, %v", got, err)
 	}
 }
@@ -86,7 +87,7 @@ func TestHugePodsDoNotCount(t *testing.T) {
 	for i := range 100 {
 		pods = append(pods, podWith(fmt.Sprintf("many-%d", i), 0, names(podClaimsMost-10)...))
 	}
-	got, err := listerOf(t, runtime.ContentTypeProtobuf, encodedPods(t, pods...)).list(t.Context(), "ns")
+	got, err := listerOf(t, runtime.ContentTypeProtobuf, kubetest.PodList(t, pods...)).list(t.Context(), "ns")
 	if err != nil {
 		t.Fatal(err)
 	}

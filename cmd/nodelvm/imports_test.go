@@ -108,7 +108,7 @@ var kubeLayers = map[string][]string{
 	"kube/nodegroup":     {"kube/cluster", "kube/kubeclient"},
 	"kube/claimevents":   {"kube/cluster", "kube/kubeclient", "kube/podlist"},
 	"kube/scaledown":     {"kube/cluster", "kube/kubeclient"},
-	"kube/move":          {"kube/kubeclient", "move"},
+	"kube/move":          {"kube/kubeclient", "kube/podlist", "move"},
 	"kube/fullcopy":      {"kube/kubeclient", "move"},
 	"kube/attributes":    {"kube/kubeclient"},
 	"kube":               {"kube/kubeclient", "kube/podlist", "kube/attributes"},

@@ -2,19 +2,13 @@ package claimevents
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/pending"
 )
@@ -35,28 +29,17 @@ func explained(name string, claims ...string) corev1.Pod {
 // TestPodsOfTheClaims: of a namespace the reporter keeps a few pods of each claim that it considers, with all that it reads of them, whatever
 // else the namespace has.
 func TestPodsOfTheClaims(t *testing.T) {
-	var list corev1.PodList
+	var list []corev1.Pod
 	for i := range 10 {
-		list.Items = append(list.Items, using("ns", fmt.Sprintf("huge-%d", i), strings.Repeat("x", 1<<20)))
+		list = append(list, using("ns", fmt.Sprintf("huge-%d", i), strings.Repeat("x", 1<<20)))
 	}
 	whole := explained("first", "data", "other")
-	list.Items = append(list.Items, whole)
+	list = append(list, whole)
 	for i := range 2 * podsConsidered {
-		list.Items = append(list.Items, explained(fmt.Sprintf("more-%d", i), "data"))
+		list = append(list, explained(fmt.Sprintf("more-%d", i), "data"))
 	}
-	list.Items = append(list.Items, explained("elsewhere", "unknown"), explained("last", "wal"))
-	list.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}
-	scheme := kubeclient.NewScheme()
-	body, err := runtime.Encode(protobuf.NewSerializer(scheme, scheme), &list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
-		_, _ = w.Write(body) // the client may have closed the connection
-	}))
-	defer server.Close()
-	pods, err := newReporter(kubetest.ClientOf(t, server)).pods(t.Context(), "ns", map[string]bool{"data": true, "wal": true})
+	list = append(list, explained("elsewhere", "unknown"), explained("last", "wal"))
+	pods, err := newReporter(kubetest.PodClient(t, list...)).pods(t.Context(), "ns", map[string]bool{"data": true, "wal": true})
 	if err != nil || len(pods) != podsConsidered+1 || pods[podsConsidered].Name != "last" {
 		t.Fatalf("%d pods, %v", len(pods), err)
 	}

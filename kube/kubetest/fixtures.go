@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/rest"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -123,4 +124,31 @@ func ClientOf(t testing.TB, server *httptest.Server) *kubeclient.Client {
 		t.Fatal(err)
 	}
 	return client
+}
+
+// PodList encodes a list of pods as the API server sends it.
+func PodList(t testing.TB, pods ...corev1.Pod) []byte {
+	t.Helper()
+	scheme := kubeclient.NewScheme()
+	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods}
+	text, err := runtime.Encode(protobuf.NewSerializer(scheme, scheme), list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// AnswerClient returns a client of an API server with one answer to all requests.
+func AnswerClient(t testing.TB, contentType string, body []byte) *kubeclient.Client {
+	t.Helper()
+	return ClientOf(t, httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = w.Write(body) // the client may have closed the connection
+	})))
+}
+
+// PodClient returns a client of an API server with these pods.
+func PodClient(t testing.TB, pods ...corev1.Pod) *kubeclient.Client {
+	t.Helper()
+	return AnswerClient(t, runtime.ContentTypeProtobuf, PodList(t, pods...))
 }

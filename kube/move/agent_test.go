@@ -9,10 +9,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -207,4 +211,28 @@ func TestRefusedClaimIsReadRarely(t *testing.T) {
 			t.Error("a change of the claim is not read")
 		}
 	})
+}
+
+// TestPodsAreReadInPart: of the pods that use claims the agent reads what it needs, and it fails if a pod that it cannot read may use one.
+func TestPodsAreReadInPart(t *testing.T) {
+	pod := func(name, volume string) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid", DeletionTimestamp: ptr.To(metav1.Unix(1700000000, 0))},
+			Spec: corev1.PodSpec{NodeName: "n", Volumes: []corev1.Volume{
+				{Name: volume, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+				{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+			}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+				{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(1700000000, 0)}}}}},
+		}
+	}
+	without, whole := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "without"}}, pod("web", "v")
+	whole.Annotations, whole.Status.ContainerStatuses[0].Image = map[string]string{"long": strings.Repeat("x", 1<<20)}, "image"
+	got, err := server{kubetest.PodClient(t, without, whole)}.Pods(t.Context(), "ns")
+	if want := pod("web", "v"); err != nil || len(got) != 1 || !apiequality.Semantic.DeepEqual(got[0], want) {
+		t.Errorf("read %+v, %v; want %+v", got, err, want)
+	}
+	if got, err := (server{kubetest.PodClient(t, whole, pod("large", strings.Repeat("v", api.MaxObject)))}).Pods(t.Context(), "ns"); err == nil {
+		t.Errorf("with a pod that is not read: %+v", got)
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/podlist"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
@@ -52,43 +53,27 @@ func (s server) RunsDriver(ctx context.Context, node string) (bool, error) {
 	return csi != nil && slices.ContainsFunc(csi.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == api.DriverName }), err
 }
 
-// podsPage bounds the memory that a namespace with many pods takes.
-const podsPage = 200
-
-// Pods lists the pods that use claims.
-func (s server) Pods(ctx context.Context, namespace string) (pods []corev1.Pod, err error) {
-	options := metav1.ListOptions{Limit: podsPage, FieldSelector: fields.Everything().String()}
-	for {
-		var page corev1.PodList
-		err := s.Core.Get().Namespace(namespace).Resource("pods").VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(&page)
-		if err != nil {
-			return nil, fmt.Errorf("cannot list the pods of namespace %s: %w", namespace, err)
-		}
-		for i := range page.Items {
-			if pod := &page.Items[i]; len(pending.ClaimNames(pod)) > 0 {
-				pods = append(pods, slim(pod))
-			}
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return pods, nil
-		}
-	}
+// podFields are the fields of a Pod that this package reads (k8s.io/api/core/v1/generated.proto).
+var podFields = podlist.Fields{
+	1: {1: nil, 3: nil, 5: nil, 9: nil},             // metadata: name, namespace, uid, deletionTimestamp
+	2: {1: {1: nil, 2: {10: nil, 29: {}}}, 10: nil}, // spec: of the volumes name, persistentVolumeClaim and the presence of ephemeral; nodeName
+	3: {1: nil, 8: {2: {2: nil}}},                   // status: phase, and since when the containers run
 }
 
-// slim keeps what this package reads of a pod.
-func slim(pod *corev1.Pod) corev1.Pod {
-	kept := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, DeletionTimestamp: pod.DeletionTimestamp}}
-	kept.Spec.NodeName = pod.Spec.NodeName
-	for _, v := range pod.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
-			kept.Spec.Volumes = append(kept.Spec.Volumes, v)
+// Pods lists the pods that use claims. It fails if it cannot tell which do.
+func (s server) Pods(ctx context.Context, namespace string) (pods []corev1.Pod, err error) {
+	leftOut, err := podlist.Each(ctx, s.Core, namespace, fields.Everything(), podFields, func(pod *corev1.Pod) {
+		if len(pending.ClaimNames(pod)) > 0 {
+			pods = append(pods, *pod.DeepCopy())
 		}
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot list the pods of namespace %s: %w", namespace, err)
+	case leftOut > 0:
+		return nil, fmt.Errorf("%d pods of namespace %s have so many volumes that the driver does not read them, and one may use the claim: delete these pods", leftOut, namespace)
 	}
-	kept.Status.Phase = pod.Status.Phase
-	for _, c := range pod.Status.ContainerStatuses {
-		kept.Status.ContainerStatuses = append(kept.Status.ContainerStatuses, corev1.ContainerStatus{State: c.State})
-	}
-	return kept
+	return pods, nil
 }
 
 func (s server) CreateVolume(ctx context.Context, pv *corev1.PersistentVolume, dryRun bool) error {

@@ -2,8 +2,6 @@ package nodeloss
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +12,6 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -221,17 +218,7 @@ func TestPodsAreReadInPart(t *testing.T) {
 	}
 	read := func(pods ...corev1.Pod) ([]corev1.Pod, error) {
 		pods[0].Annotations = map[string]string{"long": strings.Repeat("x", 1<<20)}
-		scheme := kubeclient.NewScheme()
-		body, err := runtime.Encode(protobuf.NewSerializer(scheme, scheme), &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
-			_, _ = w.Write(body) // the client may have closed the connection
-		}))
-		defer server.Close()
-		r := newController(kubetest.ClientOf(t, server)).newRound(nil)
+		r := newController(kubetest.PodClient(t, pods...)).newRound(nil)
 		return r.pods(t.Context(), "ns", func(pod *corev1.Pod) bool { return pod.Name == "web" })
 	}
 	got, err := read(pod("first", "v"), pod("web", "v"))
