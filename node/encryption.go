@@ -24,10 +24,11 @@ type Encryption interface {
 	Mapping(handle string) (device string, number uint64, open bool, err error)
 }
 
-// encryptedVolume describes a volume on a device for package luks. hasSource: its attributes say that it was restored or cloned.
+// encryptedVolume describes a volume on a device for package luks. hasSource: its attributes say that it was restored or cloned. One that has moved here has
+// the header of the logical volume on its former node.
 func encryptedVolume(v lvm.Volume, device string, hasSource, block bool) luks.Volume {
 	e := luks.NewVolume(v.ID.String(), v.UUID, device)
-	e.Copied, e.Block = hasSource || v.Source != lvm.ID{}, block
+	e.Copied, e.Block = hasSource || v.Source != lvm.ID{} || v.Move != "", block
 	return e
 }
 

@@ -112,6 +112,18 @@ func (f *fake) publishEncrypted(t *testing.T, change ...func(*csi.NodePublishVol
 	return f.publish(t, append(change, attribute(api.AttributeEncryption, "luks2"))...)
 }
 
+// TestEncryptedVolumeThatMoved: such a volume has the header of the logical volume on its former node, and opens as a copy does.
+func TestEncryptedVolumeThatMoved(t *testing.T) {
+	for _, move := range []string{"", "00000000000000000000000000000001"} {
+		f := newEncrypted()
+		f.volume.Move = move
+		succeed(t, f.stageEncrypted(t, secret, fsType("xfs")))
+		if got := f.luks.last.Volume.Copied; got != (move != "") {
+			t.Errorf("move %q: opened as a copy: %t", move, got)
+		}
+	}
+}
+
 func TestLifeOfAnEncryptedFileSystem(t *testing.T) {
 	f := newEncrypted()
 	succeed(t, f.stageEncrypted(t, secret, fsType("xfs")))

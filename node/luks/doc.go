@@ -39,7 +39,7 @@
 // The driver reads both copies of the header itself before cryptsetup sees the device: 32 KiB, with a parser that knows no
 // sizes but the driver's own. It refuses every field and value that the driver does not write, a key slot whose derivation costs more
 // than maxPBKDF2 or argonMemory, tokens (they load libraries), and the UUID of another volume. cryptsetup alone would open a key slot
-// with the cipher "cipher_null" with any key. A copy of an encrypted volume has its
+// with the cipher "cipher_null" with any key. A copy of an encrypted volume, also one that has moved here, has its
 // origin's UUID and keys, and gets its own UUID before it is first opened. Tenants cannot access the header: it lies below the
 // mapping.
 //

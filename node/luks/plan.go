@@ -13,7 +13,7 @@ type Volume struct {
 	Handle string
 	UUID   string // of the logical volume
 	Device string // of the logical volume, "/dev/dm-3"
-	Copied bool   // its content began as that of another volume: a clone or a restored snapshot
+	Copied bool   // its content began as that of another volume: a clone, a restored snapshot, or a volume that has moved here
 	Block  bool   // raw
 	Thin   bool   // in a thin pool
 
