@@ -26,8 +26,8 @@ mount --bind /bin/false $(readlink -f /usr/sbin/lvm)
 	{"with a read-only /usr and /etc", "node-2",
 		`for d in /usr /etc; do mount --bind $d $d; mount -o remount,bind,ro $d; ! touch $d/x 2>/dev/null; done`,
 		`umount --lazy /usr /etc`},
-	{"without kernel modules in /lib/modules", "node-3",
-		`mount -t tmpfs -o ro none /lib/modules && [ -z "$(ls /lib/modules)" ]`, `umount /lib/modules`},
+	{"with an empty /lib/modules that has loaded device-mapper at boot", "node-3",
+		`modprobe -a dm_mod dm_thin_pool && mount -t tmpfs -o ro none /lib/modules && [ -z "$(ls /lib/modules)" ]`, `umount /lib/modules`},
 	{"whose kubelet's directory pods is a symbolic link within its root", "node-3",
 		`cd /var/lib/kubelet && mv pods pods-of-the-node && ln -s pods-of-the-node pods`, `cd /var/lib/kubelet && rm pods && mv pods-of-the-node pods`},
 }
