@@ -87,9 +87,15 @@ func (c client) ofPod(t *testing.T, v *csi.Volume, capability *csi.VolumeCapabil
 // inPod runs a command in a container's cgroup of a pod, and returns how long it took.
 func inPod(t *testing.T, pod, script string) time.Duration {
 	t.Helper()
+	return inCgroup(t, cgroupOf(pod)+"/container", script)
+}
+
+// inCgroup does the same in any cgroup.
+func inCgroup(t *testing.T, cgroup, script string) time.Duration {
+	t.Helper()
 	begin := time.Now()
 	var errs bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "sh", "-ec", "echo $$ >"+cgroupOf(pod)+"/container/cgroup.procs; "+script)
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", "echo $$ >"+cgroup+"/cgroup.procs; "+script)
 	cmd.Stderr = &errs
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%s: %v: %s", script, err, errs.String())
@@ -275,6 +281,39 @@ func TestLimitedSnapshot(t *testing.T) {
 			}
 			if took := time.Since(begin); took > 10*time.Second {
 				t.Errorf("the end of the pod took %s", took)
+			}
+		})
+	}
+}
+
+// TestLimitedExpansion: neither does the expansion of a limited volume with dirty data wait for the pod's rate: LVM would hold the lock of the group,
+// and other tenants' volumes would wait with it.
+func TestLimitedExpansion(t *testing.T) {
+	withIOLimits(t)
+	for _, name := range []string{"linear", "thin", "raid1", "encrypted"} {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t)
+			v, secret := c.create(t, limitedLayouts[name]("grown-"+name)), map[string]string(nil)
+			if name == "encrypted" {
+				secret = newSecret(t)
+			}
+			must(t, c.modify(t, v, "writeBandwidth", "1Mi"))
+			target := c.ofPod(t, v, mountCapability("ext4"), secret, limitedPod)
+			before := ioMax(t, limitedPod)
+			const dirty = 20 // at the limit it takes 20 s
+			inPod(t, limitedPod, fmt.Sprintf("dd if=/dev/zero of=%s/file bs=1M count=%d", target, dirty))
+			begin := time.Now()
+			must(t, c.expand(t, v, 128*mebibyte))
+			inLVM := time.Since(begin)
+			_, err := c.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: v.GetVolumeId(), VolumePath: target, Secrets: secret})
+			must(t, err)
+			took := time.Since(begin)
+			t.Logf("the expansion took %s, of which %s in LVM", took, inLVM)
+			if took > 10*time.Second {
+				t.Errorf("the expansion took %s, of which %s in LVM", took, inLVM)
+			}
+			if after := ioMax(t, limitedPod); after != before || after == "" {
+				t.Errorf("io.max is %q, and was %q", after, before)
 			}
 		})
 	}
