@@ -2,6 +2,7 @@ package iolimits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,25 +15,41 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
 
+// The classes of limited-classes.yaml: bytes that they let a pod write per second.
 const (
-	pod   = "limited"
-	slow  = 2 << 20 // bytes per second: the classes of limited-classes.yaml
-	quick = 8 << 20
+	slow     = 2 << 20
+	quick    = 8 << 20
+	confined = 1 << 20
+	free     = 0 // no limit
+)
 
+const (
+	pod          = "limited"
 	firstSeconds = 3 // for the container's first I/O in limited-pod.yaml, at the slow limit
 )
 
-// Scenarios returns the life of a volume with I/O limits.
+// Scenarios returns the life of a volume with I/O limits, and that of two databases on one disk.
 func Scenarios() []scenario.Scenario {
-	return []scenario.Scenario{{Title: "A claim's VolumeAttributesClass limits its pod's I/O", Steps: []scenario.Step{
-		{Says: "the driver runs with ioLimits.enabled", Prove: enable},
-		{Says: "a pod's first I/O is within 10 % of the class's limit", Prove: created},
-		{Says: "another class raises the limit while the pod writes, and the claim and its PersistentVolume name it", Prove: raised},
-		{Says: "the limit stays while the driver restarts, and is set again if it was lost meanwhile", Prove: driverRestarted},
-		{Says: "another pod with the claim has the limit at its first I/O", Prove: podRestarted},
-		{Says: "after the node's boot the pod has the limit at its first I/O", Prove: nodeRebooted},
-		{Says: "everything is deleted, and the driver is as shipped", Prove: end},
-	}}}
+	n := &neighbours{}
+	return []scenario.Scenario{
+		{Title: "A claim's VolumeAttributesClass limits its pod's I/O", Steps: []scenario.Step{
+			{Says: "the driver runs with ioLimits.enabled", Prove: enable},
+			{Says: "a pod's first I/O takes as long as the class's limit demands", Prove: created},
+			{Says: "the limit is raised, lowered and removed while the pod writes, within 10 %", Prove: changed},
+			{Says: "the limit stays while the driver restarts, and is set again if it was lost meanwhile", Prove: driverRestarted},
+			{Says: "a container that restarts has the limit at its first I/O", Prove: containerRestarted},
+			{Says: "another pod with the claim has the limit at its first I/O", Prove: podRestarted},
+			{Says: "after the node's boot the pod has the limit at its first I/O", Prove: nodeRebooted},
+			{Says: "after a power cut amid its writes the pod has the limit at its first I/O", Prove: powerCut},
+			{Says: "its pod and volume are deleted", Prove: scenario.DeletePodsAndVolumes},
+		}},
+		{Title: "A pod floods the disk of another pod's database", Steps: []scenario.Step{
+			{Says: "two pods with PostgreSQL have volumes on one disk", Prove: n.begin},
+			{Says: "without limits the flood takes the other database's throughput", Prove: n.unlimited},
+			{Says: "with a limit the other database keeps at least 90 % of its throughput", Limit: 20 * time.Minute, Prove: n.limited},
+			{Says: "everything is deleted, and the driver is as shipped", Prove: n.end},
+		}},
+	}
 }
 
 // enable installs what the chart renders with I/O limits.
@@ -40,23 +57,27 @@ func enable(ctx context.Context, env *scenario.Environment) error {
 	if err := env.ApplyChart(ctx, "ioLimits.enabled=true"); err != nil {
 		return err
 	}
-	return scenario.Apply("classes.yaml")(ctx, env)
+	for _, manifest := range []string{"classes.yaml", "limited-classes.yaml"} {
+		if err := scenario.Apply(manifest)(ctx, env); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func created(ctx context.Context, env *scenario.Environment) error {
-	for _, manifest := range []string{"limited-classes.yaml", "limited-pod.yaml"} {
-		if err := env.ApplyWith(ctx, manifest, "NAME", pod); err != nil {
-			return err
-		}
+	if err := env.ApplyWith(ctx, "limited-pod.yaml", "NAME", pod); err != nil {
+		return err
 	}
 	return firstIOIsLimited(ctx, env)
 }
 
-// firstIOIsLimited fails unless the container's first I/O took what the limit demands, and io.max has it.
+// firstIOIsLimited fails unless the container's first I/O took what the limit demands, and io.max has it. The file with its time is renamed on
+// the disk, so that no later container leaves it, whatever happens to the node.
 func firstIOIsLimited(ctx context.Context, env *scenario.Environment) error {
 	var took float64
 	if err := cluster.Eventually(ctx, func() error {
-		text, err := env.ExecInPodAgain(ctx, pod, "sh", "-ec", "cat /data/took; mv /data/took /data/took.seen")
+		text, err := env.ExecInPodAgain(ctx, pod, "sh", "-ec", "cat /data/took; mv /data/took /data/took.seen; sync")
 		if err != nil {
 			return err
 		}
@@ -70,75 +91,71 @@ func firstIOIsLimited(ctx context.Context, env *scenario.Environment) error {
 	if took < 0.9*firstSeconds {
 		return fmt.Errorf("the container's first I/O took %.2f s, and with the limit it takes %d s", took, firstSeconds)
 	}
-	return hasLimit(ctx, env, slow)
+	return hasLimit(ctx, env, pod, slow)
 }
 
-// hasLimit waits until io.max of the pod's cgroup has one line, with this limit of the bytes written.
-func hasLimit(ctx context.Context, env *scenario.Environment, limit int) error {
-	want := fmt.Sprintf(" rbps=max wbps=%d riops=max wiops=max", limit)
-	return cluster.Eventually(ctx, func() error {
-		text, err := onCgroup(ctx, env, "cat io.max")
-		if err == nil && !strings.HasSuffix(strings.TrimSpace(text), want) {
-			err = fmt.Errorf("io.max of the pod's cgroup is %q, want%s", text, want)
-		}
-		return err
-	})
-}
+// load is a writer that goes on until unload.
+const (
+	load = `rm -f /tmp/enough
+until [ -e /tmp/enough ]; do dd if=/dev/zero of=/data/load bs=256k count=32 oflag=direct conv=notrunc; done </dev/null >/dev/null 2>&1 &`
+	unload = `touch /tmp/enough; while pidof dd >/dev/null; do sleep 0.1; done`
+)
 
-// onCgroup runs a script in the folder of the pod's cgroup.
-func onCgroup(ctx context.Context, env *scenario.Environment, script string) (string, error) {
-	now, err := env.WaitPodReady(ctx, pod)
+// changed changes the class while the pod writes, and compares what it writes with the limit of each.
+func changed(ctx context.Context, env *scenario.Environment) error {
+	device, err := deviceOf(ctx, env, pod)
 	if err != nil {
-		return "", err
-	}
-	text, err := env.RunOnNode(ctx, scenario.FirstNode, "sh", "-ec", fmt.Sprintf(`cd "$(find /sys/fs/cgroup -type d -name "pod%s")"; %s`, now.UID, script))
-	return string(text), err
-}
-
-func raised(ctx context.Context, env *scenario.Environment) error {
-	const seconds = 4
-	if _, err := env.ExecInPod(ctx, pod, "sh", "-c", "dd if=/dev/zero of=/data/load bs=256k count=160 oflag=direct >/dev/null 2>&1 &"); err != nil {
-		return err // at the slow limit it takes 20 s
-	}
-	if err := requestClass(ctx, env, "quick"); err != nil {
 		return err
 	}
-	if err := hasLimit(ctx, env, quick); err != nil {
+	if _, err := env.ExecInPod(ctx, pod, "sh", "-ec", load); err != nil {
 		return err
 	}
-	if err := cluster.Eventually(ctx, func() error { return namesClass(ctx, env, "quick") }); err != nil {
-		return err
+	for _, change := range []struct {
+		class string
+		limit int
+	}{{"quick", quick}, {"slow", slow}, {"free", free}, {"slow", slow}} {
+		if err := requestClass(ctx, env, pod, change.class, change.limit); err != nil {
+			return err
+		}
+		rate, err := writeRate(ctx, env, device)
+		if err != nil {
+			return err
+		}
+		if change.limit == free {
+			env.Reporter.Note("without a limit: %.0f MiB per second", rate/(1<<20))
+			if rate < 2*quick {
+				return fmt.Errorf("without a limit the pod writes %.0f bytes per second", rate)
+			}
+			continue
+		}
+		env.Reporter.Note("%s: %.2f of the limit", change.class, rate/float64(change.limit))
+		if rate < 0.9*float64(change.limit) || rate > 1.1*float64(change.limit) {
+			return fmt.Errorf("the pod writes %.0f bytes per second, and the limit is %d", rate, change.limit)
+		}
 	}
-	begin := time.Now()
-	if _, err := env.ExecInPod(ctx, pod, "sh", "-ec", fmt.Sprintf("while pidof dd; do sleep 0.1; done; dd if=/dev/zero of=/data/file bs=256k count=%d oflag=direct", seconds*quick/(256<<10))); err != nil {
-		return err
-	}
-	if took := time.Since(begin).Seconds(); took < 0.9*seconds {
-		return fmt.Errorf("%d MiB took %.2f s, and with the limit they take %d s", seconds*quick>>20, took, seconds)
-	}
-	return requestBack(ctx, env)
-}
-
-func requestBack(ctx context.Context, env *scenario.Environment) error {
-	if err := requestClass(ctx, env, "slow"); err != nil {
-		return err
-	}
-	return hasLimit(ctx, env, slow)
-}
-
-func requestClass(ctx context.Context, env *scenario.Environment, class string) error {
-	patch := fmt.Sprintf(`{"spec":{"volumeAttributesClassName":%q}}`, class)
-	_, err := env.Client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Patch(ctx, pod, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err = env.ExecInPod(ctx, pod, "sh", "-ec", unload)
 	return err
 }
 
+// requestClass gives a claim a class and waits until the pod has its limit, and the claim and its PersistentVolume name it.
+func requestClass(ctx context.Context, env *scenario.Environment, claim, class string, limit int) error {
+	patch := fmt.Sprintf(`{"spec":{"volumeAttributesClassName":%q}}`, class)
+	if _, err := env.Client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Patch(ctx, claim, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		return err
+	}
+	if err := hasLimit(ctx, env, claim, limit); err != nil {
+		return err
+	}
+	return cluster.Eventually(ctx, func() error { return namesClass(ctx, env, claim, class) })
+}
+
 // namesClass fails unless the claim's status and its PersistentVolume name a class.
-func namesClass(ctx context.Context, env *scenario.Environment, class string) error {
-	claim, err := env.Claim(ctx, pod)
+func namesClass(ctx context.Context, env *scenario.Environment, name, class string) error {
+	claim, err := env.Claim(ctx, name)
 	if err != nil {
 		return err
 	}
-	bound, err := env.BoundTo(ctx, pod)
+	bound, err := env.BoundTo(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -157,7 +174,7 @@ func driverRestarted(ctx context.Context, env *scenario.Environment) error {
 	if _, err := env.Kubectl(ctx, "", "delete", "pod", "-n", cluster.DriverNamespace, driver.Name, "--wait"); err != nil {
 		return err
 	}
-	text, err := onCgroup(ctx, env, `cat io.max; echo "$(cut -d' ' -f1 io.max) wbps=max" >io.max`)
+	text, err := onCgroup(ctx, env, pod, `cat io.max; echo "$(cut -d' ' -f1 io.max) wbps=max" >io.max`)
 	if err != nil {
 		return err
 	}
@@ -167,7 +184,18 @@ func driverRestarted(ctx context.Context, env *scenario.Environment) error {
 	if err := env.WaitDriverRolledOut(ctx); err != nil {
 		return err
 	}
-	return hasLimit(ctx, env, slow)
+	return hasLimit(ctx, env, pod, slow)
+}
+
+func containerRestarted(ctx context.Context, env *scenario.Environment) error {
+	const kill = `for p in $(cat */cgroup.procs); do if [ "$(cat /proc/$p/comm)" = sleep ]; then kill -9 $p; fi; done`
+	if _, err := onCgroup(ctx, env, pod, kill); err != nil {
+		return err
+	}
+	if err := firstIOIsLimited(ctx, env); err != nil {
+		return err
+	}
+	return cluster.Eventually(ctx, func() error { return env.CheckRestarted(ctx, pod) })
 }
 
 func podRestarted(ctx context.Context, env *scenario.Environment) error {
@@ -187,12 +215,12 @@ func nodeRebooted(ctx context.Context, env *scenario.Environment) error {
 	return firstIOIsLimited(ctx, env)
 }
 
-func end(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.DeletePodsAndVolumes(ctx, env); err != nil {
+func powerCut(ctx context.Context, env *scenario.Environment) error {
+	if _, err := env.ExecInPod(ctx, pod, "sh", "-ec", load); err != nil {
 		return err
 	}
-	if _, err := env.Kubectl(ctx, "", "delete", "volumeattributesclass", "slow", "quick"); err != nil {
+	if err := errors.Join(env.Lab.PowerCut(scenario.FirstNode), env.Lab.Boot(ctx, scenario.FirstNode)); err != nil {
 		return err
 	}
-	return scenario.RestoreDriver(ctx, env)
+	return firstIOIsLimited(ctx, env)
 }
