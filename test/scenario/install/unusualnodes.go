@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nodelvm/nodelvm/test/cluster"
 	"github.com/nodelvm/nodelvm/test/scenario"
@@ -31,6 +32,9 @@ mount --bind /bin/false $(readlink -f /usr/sbin/lvm)
 	{"whose kubelet's directory pods is a symbolic link within its root", "node-3",
 		`cd /var/lib/kubelet && mv pods pods-of-the-node && ln -s pods-of-the-node pods`, `cd /var/lib/kubelet && rm pods && mv pods-of-the-node pods`},
 }
+
+// restoreTime limits the clean-up after which the driver runs as shipped: its pods are replaced one by one.
+const restoreTime = 5 * time.Minute
 
 // otherKubeletRoot is where k0s keeps its kubelet's files.
 const otherKubeletRoot = "/var/lib/k0s/kubelet"
@@ -83,7 +87,7 @@ func lifeWithOtherKubeletRoot(ctx context.Context, env *scenario.Environment) (e
 		return all
 	}
 	defer func() {
-		ctx, cancel := cluster.CleanUpContext(ctx)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTime)
 		defer cancel()
 		undone := everywhere(ctx, restoreKubeletRoot)
 		err = errors.Join(err, undone, scenario.RestoreDriver(ctx, env), scenario.NoVolumesRemain(ctx, env))
@@ -110,7 +114,7 @@ func lifeWithTwoKubeletRoots(ctx context.Context, env *scenario.Environment) (er
 		named    = "kind: DaemonSet\nmetadata:\n  name: nodelvm\n"
 	)
 	defer func() {
-		ctx, cancel := cluster.CleanUpContext(ctx)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTime)
 		defer cancel()
 		_, undone := env.RunOnNode(ctx, moved, "bash", "-ec", restoreKubeletRoot)
 		_, deleted := env.Kubectl(ctx, "", "delete", "daemonset", second, "-n", cluster.DriverNamespace, "--wait", "--ignore-not-found")
