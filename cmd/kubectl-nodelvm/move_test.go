@@ -19,6 +19,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -727,7 +728,7 @@ func TestDrainOfATarget(t *testing.T) {
 
 // TestDrainOfALargeCluster: a plan compares each volume's pods with all pods, for each node, and takes no longer than a user waits.
 func TestDrainOfALargeCluster(t *testing.T) {
-	const limit = 20 * time.Second // it takes one
+	limit := wait.Limit(10 * time.Second) // it takes one
 	f := movable()
 	for i := range 300 {
 		name := fmt.Sprintf("large-%d", i)
