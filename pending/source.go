@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,7 +54,8 @@ func IsBoundByOthers(claim *corev1.PersistentVolumeClaim) bool {
 
 // LostSource reports whether a claim was created with a data source that it does not have. The API server drops a dataSourceRef to another
 // namespace, unless its feature gate CrossNamespaceVolumeDataSource is on, and a dataSource of a kind that only dataSourceRef may name. It
-// accepts the claim, whose volume would be empty. metadata.managedFields shows what its creator set.
+// accepts the claim, whose volume would be empty. metadata.managedFields shows what its creator set. Entries that are older than the claim do not
+// count: a program that restores objects, such as Velero, writes those of the claim that was backed up, and fills the volume itself.
 func LostSource(claim *corev1.PersistentVolumeClaim) bool {
 	if claim.Spec.VolumeName != "" || claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil {
 		return false
@@ -62,11 +64,20 @@ func LostSource(claim *corev1.PersistentVolumeClaim) bool {
 		var fields struct {
 			Spec map[string]json.RawMessage `json:"f:spec"`
 		}
-		if entry.Subresource != "" || entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+		if entry.Subresource != "" || entry.FieldsV1 == nil || ofEarlierClaim(entry, claim) || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			return false
 		}
 		return fields.Spec["f:dataSourceRef"] != nil || fields.Spec["f:dataSource"] != nil
 	})
+}
+
+// createTime limits how long the API server takes between the time that it notes for an entry and that of the claim's creation: it calls
+// admission webhooks in between.
+const createTime = 5 * time.Minute
+
+// ofEarlierClaim reports whether an entry of managedFields was written before the claim was created.
+func ofEarlierClaim(entry metav1.ManagedFieldsEntry, claim *corev1.PersistentVolumeClaim) bool {
+	return entry.Time != nil && entry.Time.Add(createTime).Before(claim.CreationTimestamp.Time)
 }
 
 // SourceLost says what LostSource means, and what to do.

@@ -3,9 +3,11 @@ package pending
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
 )
@@ -37,6 +39,8 @@ func TestLostSource(t *testing.T) {
 		"no JSON":                 {`{"f:spec"`, func(*corev1.PersistentVolumeClaim) {}, false},
 		"another type":            {`{"f:spec": ["f:dataSourceRef"]}`, func(*corev1.PersistentVolumeClaim) {}, false},
 		"nothing":                 {"", func(*corev1.PersistentVolumeClaim) {}, false},
+		"noted before webhooks":   {elsewhere, noted(time.Minute), true},
+		"of a claim that was backed up and restored": {elsewhere, noted(time.Hour), false},
 	} {
 		claim := managed(test.fields)
 		test.change(&claim)
@@ -46,6 +50,16 @@ func TestLostSource(t *testing.T) {
 	}
 	if LostSource(&corev1.PersistentVolumeClaim{}) {
 		t.Error("a claim without managed fields has lost its source")
+	}
+}
+
+// noted says how long before the claim its fields were noted.
+func noted(before time.Duration) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) {
+		c.CreationTimestamp = metav1.Now()
+		for i := range c.ManagedFields {
+			c.ManagedFields[i].Time = ptr.To(metav1.NewTime(c.CreationTimestamp.Add(-before)))
+		}
 	}
 }
 
