@@ -47,7 +47,7 @@ func (s *Server) provision(ctx context.Context, req *csi.CreateVolumeRequest) (v
 		}
 		defer end()
 	}
-	anywhere := s.isPlacedByScheduler(req, spec)
+	anywhere := spec.Source.IsSnapshot() && s.isPlacedByScheduler(req, spec.Access)
 	if volume, err = s.createWithPeers(ctx, spec, anywhere); err != nil {
 		return lvm.Volume{}, "", s.refused(ctx, spec, anywhere, err)
 	}

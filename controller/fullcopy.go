@@ -28,11 +28,10 @@ var errNoFullCopies = lvm.Errorf(lvm.KindInvalid, "the StorageClass has %s: \"tr
 var errThinAlone = lvm.Errorf(lvm.KindInvalid, "the StorageClass has %s: \"true\", and only thin volumes are restored from snapshots; set layout: thin, or remove the parameter",
 	api.ParameterRestoreOnOtherNodes)
 
-// isPlacedByScheduler reports whether the volume can be created on any node, although it has a source. A read-only copy shares its source's blocks,
-// and a volume that is cloned may change: these are on the nodes of their sources.
-func (s *Server) isPlacedByScheduler(req *csi.CreateVolumeRequest, spec lvm.Spec) bool {
-	return s.fullCopies != nil && s.cluster != nil && req.GetParameters()[api.ParameterRestoreOnOtherNodes] == "true" &&
-		spec.Source.IsSnapshot() && spec.Access == lvm.AccessWritable
+// isPlacedByScheduler reports whether the restore of a snapshot can be created on any node. A read-only copy shares its source's blocks, and the
+// volume that is cloned may change: these are on the nodes of their sources.
+func (s *Server) isPlacedByScheduler(req *csi.CreateVolumeRequest, access lvm.Access) bool {
+	return s.fullCopies != nil && s.cluster != nil && req.GetParameters()[api.ParameterRestoreOnOtherNodes] == "true" && access == lvm.AccessWritable
 }
 
 // fullCopy copies the snapshot of another node, if this node has capacity for the volume and its peers; nil if the volume is complete, or the snapshot
