@@ -54,8 +54,8 @@ type Kernel interface {
 	// device; fs.ErrNotExist: no device has this number.
 	Mapping(device uint64) (uuid, name string, err error)
 	// DevicesOnVolumes returns a sentence for each device that the node activated from the content of a volume: logical volumes
-	// and software RAIDs. The volume's user controls that content.
-	DevicesOnVolumes() ([]string, error)
+	// and software RAIDs. The volume's user controls that content. volumes are what Devices returned.
+	DevicesOnVolumes(volumes []Device) ([]string, error)
 	// Remove removes the device-mapper device with this UUID, if there is one, and does not change the disks. It refuses a
 	// device in use.
 	Remove(uuid string) (removed bool, err error)

@@ -258,7 +258,7 @@ func (k kernel) CheckUnused(_ context.Context, path string) error {
 	return nil
 }
 
-func (k kernel) DevicesOnVolumes() ([]string, error) { return nil, nil }
+func (k kernel) DevicesOnVolumes([]lvm.Device) ([]string, error) { return nil, nil }
 
 func (k kernel) IsFrozen(path string) (bool, error) {
 	k.node.mu.Lock()

@@ -93,15 +93,20 @@ func TestDevicesOnVolumes(t *testing.T) {
 	k := ondisk.Kernel{Kernel: dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}}
 	s.Virtual("md0", 9, "sda")
 	s.Attribute(t, "md0", "md/level", "raid1\n")
-	if list, err := k.DevicesOnVolumes(); err != nil || len(list) > 0 {
+	onVolumes := func() ([]string, error) {
+		volumes, err := k.Devices()
+		list, failed := k.DevicesOnVolumes(volumes)
+		slices.Sort(list)
+		return list, errors.Join(err, failed)
+	}
+	if list, err := onVolumes(); err != nil || len(list) > 0 {
 		t.Errorf("on a healthy node: %q, %v", list, err)
 	}
 	s.Mapper("dm-7", "CRYPT-LUKS2-x", "dm-0") // a tenant's, or the driver's
 	s.Mapper("dm-8", "LVM-evil", "dm-7")
 	s.Virtual("md127", 9, "dm-0", "dm-1")
 	s.Attribute(t, "md127", "md/level", "raid1\n")
-	list, err := k.DevicesOnVolumes()
-	slices.Sort(list)
+	list, err := onVolumes()
 	if err != nil || len(list) != 2 || !strings.Contains(list[0], "logical volume (dm-8)") || !strings.Contains(list[1], "RAID (md127)") {
 		t.Errorf("%q, %v", list, err)
 	}

@@ -17,7 +17,7 @@ import (
 // extensionsOf returns how often the driver has extended the thin pool with that UUID.
 func (k Checker) AddTo(inv *report.Inventory, s lvm.State, extensionsOf func(uuid string) int) error {
 	devices, err := k.Engine.Devices()
-	onVolumes, failed := k.Engine.Machine.Kernel.DevicesOnVolumes()
+	onVolumes, failed := k.Engine.Machine.Kernel.DevicesOnVolumes(devices)
 	if failed != nil {
 		err = errors.Join(err, lvm.Errorf(lvm.KindInternal, "cannot determine which block devices the node has on volumes: %w", failed))
 	}

@@ -49,20 +49,25 @@ func (k Kernel) DisksBelow(path string) (below, removed []string, err error) {
 	return below, removed, err
 }
 
-// DevicesOnVolumes implements lvm.Kernel.
-func (k Kernel) DevicesOnVolumes() ([]string, error) {
+// DevicesOnVolumes implements lvm.Kernel. Many volumes share few disks, so it determines the position of each disk once.
+func (k Kernel) DevicesOnVolumes(volumes []lvm.Device) ([]string, error) {
 	names, err := dm.ReadNames(filepath.Join(k.Sys, "class/block"))
 	if err != nil {
 		return nil, err
 	}
 	where := k.positions()
+	where.walked = map[string]position{}
 	var list []string
-	for _, name := range names {
-		uuid, _ := dm.Attribute(k.Sys, name, "dm/uuid") // other devices have none
-		switch {
-		case strings.HasPrefix(uuid, "LVM-") && where.OfVolume(name).Standing == StandsOnVolume:
+	isVolume := map[string]bool{}
+	for _, v := range volumes {
+		name := filepath.Base(v.Path)
+		isVolume[name] = true
+		if where.OfVolume(name).Standing == StandsOnVolume {
 			list = append(list, fmt.Sprintf("the node has activated a logical volume (%s) of a volume group that a user wrote to a volume", name))
-		case where.HasAttribute(name, "md") && where.Walk(name, 0).Standing == StandsOnVolume:
+		}
+	}
+	for _, name := range names {
+		if !isVolume[name] && where.HasAttribute(name, "md") && where.Walk(name, 0).Standing == StandsOnVolume {
 			list = append(list, fmt.Sprintf("the node has assembled a software RAID (%s) that a user wrote to a volume", name))
 		}
 	}

@@ -37,6 +37,7 @@ type Positions struct {
 	Sys, Proc, Dev string
 	volumes        map[string]bool                    // names of known LVM devices; may be nil
 	backing        func(loop int) (loopStatus, error) // asks an open loop device; nil means askLoop
+	walked         map[string]position                // what Walk returned; nil: it remembers nothing
 }
 
 // notOpen is the descriptor of a device that is not open.
@@ -73,6 +74,18 @@ func (p Positions) of(d BlockDevice, held int) position {
 
 // Walk returns the position of any device.
 func (p Positions) Walk(name string, depth int) position {
+	pos, known := p.walked[name]
+	if known {
+		return pos
+	}
+	pos = p.walk(name, depth)
+	if p.walked != nil {
+		p.walked[name] = pos
+	}
+	return pos
+}
+
+func (p Positions) walk(name string, depth int) position {
 	if p.volumes[name] {
 		return positionOnVolume(name)
 	}
