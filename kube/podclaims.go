@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -117,13 +116,9 @@ func (a *Agent) classNamed(ctx context.Context, name string) (*storagev1.Storage
 	if class, ok, _ := a.classes.Find(name); ok || name == "" {
 		return class, nil
 	}
-	var class storagev1.StorageClass
-	there, err := kubeclient.Get(ctx, a.client.Storage, "storageclasses", "", name, &class)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read StorageClass %s: %w", name, err)
+	class, err := a.client.Class(ctx, name)
+	if err != nil || class == nil || class.Provisioner != api.DriverName {
+		return nil, err
 	}
-	if !there || class.Provisioner != api.DriverName {
-		return nil, nil
-	}
-	return &class, nil
+	return class, nil
 }

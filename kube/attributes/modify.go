@@ -156,15 +156,7 @@ func (m *Modifier) changeTo(ctx context.Context, claim *corev1.PersistentVolumeC
 
 // class reads a VolumeAttributesClass; nil: it does not exist, or the cluster does not serve any.
 func (m *Modifier) class(ctx context.Context, name string) (*storagev1.VolumeAttributesClass, error) {
-	var class storagev1.VolumeAttributesClass
-	there, err := kubeclient.Get(ctx, m.Client.Storage, "volumeattributesclasses", "", name, &class)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read VolumeAttributesClass %s: %w", kubeclient.Quoted(name), err)
-	}
-	if !there {
-		return nil, nil
-	}
-	return &class, nil
+	return kubeclient.Read[storagev1.VolumeAttributesClass](ctx, m.Client.Storage, "VolumeAttributesClass", "volumeattributesclasses", "", name)
 }
 
 func (m *Modifier) pending(ctx context.Context, claim *corev1.PersistentVolumeClaim, target string) (again time.Duration, err error) {

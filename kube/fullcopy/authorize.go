@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	storagev1 "k8s.io/api/storage/v1"
-
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -46,12 +44,11 @@ func (a *Agent) MayPull(ctx context.Context, account string, r move.Request) err
 	case r.Key == "" || claim.Annotations[api.AnnotationCopyKey] != r.Key:
 		return refuse("node %s has not published the key of the peer on claim %s", node, kubeclient.KeyOf(claim))
 	}
-	var class storagev1.StorageClass
-	there, err := kubeclient.Get(ctx, a.client.Storage, "storageclasses", "", kubeclient.ClassOf(claim), &class)
+	class, err := a.client.Class(ctx, kubeclient.ClassOf(claim))
 	switch {
 	case err != nil:
 		return lvm.Errorf(lvm.KindBusy, "cannot read the class of claim %s: %w", kubeclient.KeyOf(claim), err)
-	case !there || !pending.IsPlacedByScheduler(claim, &class):
+	case class == nil || !pending.IsPlacedByScheduler(claim, class):
 		return refuse("the class of claim %s does not let it be restored on another node", kubeclient.KeyOf(claim))
 	}
 	_, err = restored(ctx, a.client, claim, a.node, r.Volume)

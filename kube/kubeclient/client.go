@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -158,6 +159,22 @@ func Get(ctx context.Context, client rest.Interface, resource, namespace, name s
 		return false, UnlessNotFound(err)
 	}
 	return true, nil
+}
+
+// Read is Get for a caller that has no object yet; nil: it does not exist. kind is what an error calls it.
+func Read[T any, P interface {
+	*T
+	runtime.Object
+}](ctx context.Context, client rest.Interface, kind, resource, namespace, name string) (P, error) {
+	object := P(new(T))
+	there, err := Get(ctx, client, resource, namespace, name, object)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s %s: %w", kind, strings.TrimPrefix(namespace+"/"+name, "/"), err)
+	case !there:
+		return nil, nil
+	}
+	return object, nil
 }
 
 // Patch sends a JSON merge patch (RFC 7386) and stores the patched object in now.

@@ -81,15 +81,7 @@ func (c *Content) SnapshotKey() string {
 
 // Content reads a VolumeSnapshotContent; nil: it does not exist.
 func (c *Client) Content(ctx context.Context, name string) (*Content, error) {
-	var content Content
-	there, err := Get(ctx, c.Snapshots, "volumesnapshotcontents", "", name, &content)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read VolumeSnapshotContent %s: %w", Quoted(name), err)
-	}
-	if !there {
-		return nil, nil
-	}
-	return &content, nil
+	return Read[Content](ctx, c.Snapshots, "VolumeSnapshotContent", "volumesnapshotcontents", "", name)
 }
 
 // KnowsNoContents reports whether the API server lacks the snapshot API. The reflector reports other errors.

@@ -14,28 +14,12 @@ import (
 
 // Node reads a Node object; nil: it does not exist.
 func (c *Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
-	var node corev1.Node
-	there, err := Get(ctx, c.Core, "nodes", "", name, &node)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read node %s: %w", name, err)
-	}
-	if !there {
-		return nil, nil
-	}
-	return &node, nil
+	return Read[corev1.Node](ctx, c.Core, "node", "nodes", "", name)
 }
 
 // CSINode reads what the kubelet of a node has registered; nil: it does not exist.
 func (c *Client) CSINode(ctx context.Context, name string) (*storagev1.CSINode, error) {
-	var node storagev1.CSINode
-	there, err := Get(ctx, c.Storage, "csinodes", "", name, &node)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read CSINode %s: %w", name, err)
-	}
-	if !there {
-		return nil, nil
-	}
-	return &node, nil
+	return Read[storagev1.CSINode](ctx, c.Storage, "CSINode", "csinodes", "", name)
 }
 
 // Annotate changes annotations of a volume; if the volume has changed since it was read, the error is a conflict.
@@ -57,28 +41,17 @@ func (c *Client) Change(ctx context.Context, pv *corev1.PersistentVolume, annota
 
 // Claim reads a claim; nil: it does not exist.
 func (c *Client) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
-	var claim corev1.PersistentVolumeClaim
-	there, err := Get(ctx, c.Core, "persistentvolumeclaims", namespace, name, &claim)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read claim %s/%s: %w", namespace, name, err)
-	}
-	if !there {
-		return nil, nil
-	}
-	return &claim, nil
+	return Read[corev1.PersistentVolumeClaim](ctx, c.Core, "claim", "persistentvolumeclaims", namespace, name)
 }
 
 // Volume reads a PersistentVolume; nil: it does not exist.
 func (c *Client) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
-	var pv corev1.PersistentVolume
-	there, err := Get(ctx, c.Core, "persistentvolumes", "", name, &pv)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read PersistentVolume %s: %w", name, err)
-	}
-	if !there {
-		return nil, nil
-	}
-	return &pv, nil
+	return Read[corev1.PersistentVolume](ctx, c.Core, "PersistentVolume", "persistentvolumes", "", name)
+}
+
+// Class reads a StorageClass; nil: it does not exist.
+func (c *Client) Class(ctx context.Context, name string) (*storagev1.StorageClass, error) {
+	return Read[storagev1.StorageClass](ctx, c.Storage, "StorageClass", "storageclasses", "", name)
 }
 
 // PatchClaim changes a claim; if the claim has changed since it was read, the error is a conflict, and the watch brings the

@@ -2,7 +2,6 @@ package kubeclient
 
 import (
 	"context"
-	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,13 +44,5 @@ func (s *SnapshotClass) DeepCopyObject() runtime.Object {
 
 // Snapshot reads a VolumeSnapshot; nil: it does not exist.
 func (c *Client) Snapshot(ctx context.Context, namespace, name string) (*Snapshot, error) {
-	var s Snapshot
-	there, err := Get(ctx, c.Snapshots, "volumesnapshots", namespace, name, &s)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read snapshot %s/%s: %w", namespace, name, err)
-	}
-	if !there {
-		return nil, nil
-	}
-	return &s, nil
+	return Read[Snapshot](ctx, c.Snapshots, "snapshot", "volumesnapshots", namespace, name)
 }

@@ -36,18 +36,6 @@ type Objects interface {
 // server is a real API server.
 type server struct{ *kubeclient.Client }
 
-func (s server) Class(ctx context.Context, name string) (*storagev1.StorageClass, error) {
-	var class storagev1.StorageClass
-	there, err := kubeclient.Get(ctx, s.Storage, "storageclasses", "", name, &class)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read storage class %s: %w", name, err)
-	}
-	if !there {
-		return nil, nil
-	}
-	return &class, nil
-}
-
 func (s server) RunsDriver(ctx context.Context, node string) (bool, error) {
 	csi, err := s.CSINode(ctx, node)
 	return csi != nil && slices.ContainsFunc(csi.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == api.DriverName }), err

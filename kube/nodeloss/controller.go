@@ -225,8 +225,8 @@ func (r *round) checkClaim(ctx context.Context, key, node string) (time.Duration
 	if err != nil || claim == nil || claim.Spec.VolumeName != "" || pending.NodeOfClaim(claim, nil) != node {
 		return 0, err
 	}
-	class, err := r.class(ctx, kubeclient.ClassOf(claim))
-	if err != nil || class.Provisioner != api.DriverName {
+	class, err := r.Client.Class(ctx, kubeclient.ClassOf(claim))
+	if err != nil || class == nil || class.Provisioner != api.DriverName {
 		return 0, err
 	}
 	there, err := r.Client.Node(ctx, node)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/cluster"
@@ -112,16 +111,8 @@ func (r *round) releases(ctx context.Context, pv *corev1.PersistentVolume, claim
 	if claim != nil && kubeclient.ClassOf(claim) != name {
 		return false, nil
 	}
-	class, err := r.class(ctx, name)
-	return err == nil && api.ReleasesOnNodeLoss(class.Provisioner, class.Annotations), err
-}
-
-// class reads a storage class; a missing one has no provisioner.
-func (r *round) class(ctx context.Context, name string) (class storagev1.StorageClass, err error) {
-	if _, err = kubeclient.Get(ctx, r.Client.Storage, "storageclasses", "", name, &class); err != nil {
-		return class, fmt.Errorf("cannot read storage class %s: %w", name, err)
-	}
-	return class, nil
+	class, err := r.Client.Class(ctx, name)
+	return class != nil && api.ReleasesOnNodeLoss(class.Provisioner, class.Annotations), err
 }
 
 // do does the step; the watch, or the returned time, brings the next one.
