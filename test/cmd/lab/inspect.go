@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/nodelvm/nodelvm/test/lab"
 )
 
 // kubectlCommand passes all flags to kubectl, except --dir directly after "kubectl".
@@ -44,18 +47,14 @@ func shellCommand(open opener) *cobra.Command {
 		Use:   "shell",
 		Short: "Start a shell in the lab's network, with kubectl, helm and kubectl nodelvm for the cluster's admin",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := open()
-			if err != nil {
-				return err
-			}
-			err = l.InteractiveShell(c.Context())
+		RunE: open.then(func(ctx context.Context, l *lab.Lab, _ []string) error {
+			err := l.InteractiveShell(ctx)
 			var exit *exec.ExitError
 			if errors.As(err, &exit) {
 				return exitCode(exit.ExitCode())
 			}
 			return err
-		},
+		}),
 	}
 }
 
@@ -64,11 +63,7 @@ func statusCommand(open opener) *cobra.Command {
 		Use:   "status",
 		Short: "Show what of the lab is running",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			l, err := open()
-			if err != nil {
-				return err
-			}
+		RunE: open.then(func(_ context.Context, l *lab.Lab, _ []string) error {
 			status, err := l.Status()
 			if err != nil {
 				return err
@@ -83,7 +78,7 @@ func statusCommand(open opener) *cobra.Command {
 				_, _ = fmt.Fprintf(w, "%s\t%s\n", p.Name, state)
 			}
 			return w.Flush()
-		},
+		}),
 	}
 }
 
@@ -93,11 +88,7 @@ func logsCommand(open opener) *cobra.Command {
 		Use:   "logs [NAME]",
 		Short: "List the logs, or show one",
 		Args:  cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			l, err := open()
-			if err != nil {
-				return err
-			}
+		RunE: open.then(func(ctx context.Context, l *lab.Lab, args []string) error {
 			if len(args) == 0 {
 				return listLogs(l.Logs())
 			}
@@ -105,13 +96,13 @@ func logsCommand(open opener) *cobra.Command {
 			if follow {
 				tail = []string{"-n", "30", "-F"}
 			}
-			cmd := exec.CommandContext(c.Context(), "tail", append(tail, filepath.Join(l.Logs(), filepath.Base(args[0])+".log"))...)
+			cmd := exec.CommandContext(ctx, "tail", append(tail, filepath.Join(l.Logs(), filepath.Base(args[0])+".log"))...)
 			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-			if err := cmd.Run(); err != nil && c.Context().Err() == nil {
+			if err := cmd.Run(); err != nil && ctx.Err() == nil {
 				return err
 			}
 			return nil
-		},
+		}),
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is appended")
 	return c
@@ -137,13 +128,9 @@ func buildCommand(open opener) *cobra.Command {
 		Use:   "build",
 		Short: "Install, compile and prepare all that up needs, and raise nothing",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := open()
-			if err != nil {
-				return err
-			}
-			return l.Build(c.Context(), os.Stderr)
-		},
+		RunE: open.then(func(ctx context.Context, l *lab.Lab, _ []string) error {
+			return l.Build(ctx, os.Stderr)
+		}),
 	}
 }
 
@@ -152,12 +139,8 @@ func importCommand(open opener) *cobra.Command {
 		Use:   "import ARCHIVE.tar",
 		Short: "Put a docker-archive into every running node",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			l, err := open()
-			if err != nil {
-				return err
-			}
-			return l.ImportImage(c.Context(), args[0])
-		},
+		RunE: open.then(func(ctx context.Context, l *lab.Lab, args []string) error {
+			return l.ImportImage(ctx, args[0])
+		}),
 	}
 }

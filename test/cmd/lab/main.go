@@ -52,6 +52,17 @@ func newCommand() *cobra.Command {
 // opener opens the lab that the flags name.
 type opener func() (*lab.Lab, error)
 
+// then runs a command on the lab.
+func (open opener) then(run func(ctx context.Context, l *lab.Lab, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		l, err := open()
+		if err != nil {
+			return err
+		}
+		return run(c.Context(), l, args)
+	}
+}
+
 func upCommand(open opener) *cobra.Command {
 	var nodes int
 	var noKubernetes, hardware bool
@@ -80,13 +91,9 @@ func downCommand(open opener) *cobra.Command {
 		Use:   "down",
 		Short: "End every process of the lab and remove its network namespace, disks and state",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := open()
-			if err != nil {
-				return err
-			}
-			return l.Down(c.Context())
-		},
+		RunE: open.then(func(ctx context.Context, l *lab.Lab, _ []string) error {
+			return l.Down(ctx)
+		}),
 	}
 }
 
@@ -95,17 +102,13 @@ func execCommand(open opener) *cobra.Command {
 		Use:   "exec NODE COMMAND...",
 		Short: "Run a command in a node, as root",
 		Args:  cobra.MinimumNArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			l, err := open()
-			if err != nil {
-				return err
-			}
-			code, err := l.Exec(c.Context(), args[0], os.Stdin, os.Stdout, os.Stderr, args[1:]...)
+		RunE: open.then(func(ctx context.Context, l *lab.Lab, args []string) error {
+			code, err := l.Exec(ctx, args[0], os.Stdin, os.Stdout, os.Stderr, args[1:]...)
 			if err == nil && code != 0 {
 				err = exitCode(code)
 			}
 			return err
-		},
+		}),
 	}
 	c.Flags().SetInterspersed(false) // flags after NODE belong to the command
 	return c
@@ -116,13 +119,9 @@ func powerCutCommand(open opener) *cobra.Command {
 		Use:   "power-cut NODE",
 		Short: "End a node at once, as if its power were cut",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			l, err := open()
-			if err != nil {
-				return err
-			}
+		RunE: open.then(func(_ context.Context, l *lab.Lab, args []string) error {
 			return l.PowerCut(args[0])
-		},
+		}),
 	}
 }
 
@@ -131,13 +130,9 @@ func bootCommand(open opener) *cobra.Command {
 		Use:   "boot NODE",
 		Short: "Boot a node that was cut off, from its own disks",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			l, err := open()
-			if err != nil {
-				return err
-			}
-			return l.Boot(c.Context(), args[0])
-		},
+		RunE: open.then(func(ctx context.Context, l *lab.Lab, args []string) error {
+			return l.Boot(ctx, args[0])
+		}),
 	}
 }
 
@@ -147,12 +142,8 @@ func diskCommand(open opener) *cobra.Command {
 		Short: "Pull a disk of a node on emulated hardware, return it, let it fail, repair it",
 		Long:  "ACTION is one of " + strings.Join(lab.DiskActions(), ", ") + ". DISK is its serial number, as in the node's `lsblk -o NAME,SERIAL`.",
 		Args:  cobra.ExactArgs(3),
-		RunE: func(c *cobra.Command, args []string) error {
-			l, err := open()
-			if err != nil {
-				return err
-			}
-			return l.ActOnDisk(c.Context(), args[0], args[1], args[2])
-		},
+		RunE: open.then(func(ctx context.Context, l *lab.Lab, args []string) error {
+			return l.ActOnDisk(ctx, args[0], args[1], args[2])
+		}),
 	}
 }
