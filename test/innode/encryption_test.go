@@ -33,13 +33,22 @@ func newSecret(t *testing.T) map[string]string {
 	return map[string]string{"key": hex.EncodeToString(key)}
 }
 
+// secretOf is a Secret for the volume of a request; nil if that is not encrypted.
+func secretOf(t *testing.T, r *csi.CreateVolumeRequest) map[string]string {
+	t.Helper()
+	if r.GetParameters()["encryption"] == "" {
+		return nil
+	}
+	return newSecret(t)
+}
+
 // encrypted adds the parameter that asks for encryption.
 func encrypted(r *csi.CreateVolumeRequest) *csi.CreateVolumeRequest {
 	r.Parameters["encryption"] = "luks2"
 	return r
 }
 
-// opened is an encrypted volume that is staged and published; it is unmounted when the test ends.
+// opened is a volume that is staged and published; it is unmounted when the test ends.
 type opened struct {
 	client
 	v               *csi.Volume
@@ -49,15 +58,25 @@ type opened struct {
 
 func (c client) opened(t *testing.T, v *csi.Volume, capability *csi.VolumeCapability, secret map[string]string) opened {
 	t.Helper()
-	dir := t.TempDir()
-	o := opened{c, v, capability, filepath.Join(dir, "staging"), filepath.Join(dir, "target")}
-	must(t, os.Mkdir(o.staging, 0o750))
-	must(t, o.stage(t, secret))
-	if _, err := c.NodePublishVolume(t.Context(), publishRequest(v, o.staging, o.target, capability)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.unmount(t, v, o.staging, o.target) })
+	o := c.staged(t, v, capability, secret, filepath.Join(t.TempDir(), "target"))
+	must(t, o.publish(t))
 	return o
+}
+
+// staged is opened without the publication, for a target in any folder.
+func (c client) staged(t *testing.T, v *csi.Volume, capability *csi.VolumeCapability, secret map[string]string, target string) opened {
+	t.Helper()
+	o := opened{c, v, capability, filepath.Join(t.TempDir(), "staging"), target}
+	must(t, os.Mkdir(o.staging, 0o750))
+	must(t, os.MkdirAll(filepath.Dir(target), 0o750))
+	must(t, o.stage(t, secret))
+	t.Cleanup(func() { c.unmount(t, v, o.staging, target) })
+	return o
+}
+
+func (o opened) publish(t *testing.T) error {
+	_, err := o.NodePublishVolume(t.Context(), publishRequest(o.v, o.staging, o.target, o.capability))
+	return err
 }
 
 func (o opened) stage(t *testing.T, secret map[string]string) error {

@@ -47,11 +47,8 @@ func TestFrozenFileSystemIsNotSnapshotted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := connect(t)
-			v, capability, secret := c.create(t, origin), mountCapability("ext4"), map[string]string(nil)
-			if name == "frozen-encrypted" {
-				secret = newSecret(t)
-			}
-			o := c.opened(t, v, capability, secret)
+			v := c.create(t, origin)
+			o := c.opened(t, v, mountCapability("ext4"), secretOf(t, origin))
 			settled(t)
 			before := seqnos(t)
 			must(t, command("fsfreeze", "--freeze", o.target))

@@ -62,26 +62,20 @@ func (c client) modify(t *testing.T, v *csi.Volume, parameters ...string) error 
 	return err
 }
 
+// pathInPod is where the kubelet has a volume published to a pod.
+func pathInPod(v *csi.Volume, capability *csi.VolumeCapability, pod string) string {
+	if capability.GetBlock() != nil {
+		return filepath.Join(work, "kubelet/plugins/kubernetes.io/csi/volumeDevices/publish", filepath.Base(v.GetVolumeId()), pod)
+	}
+	return filepath.Join(work, "kubelet/pods", pod, "volumes/kubernetes.io~csi", filepath.Base(v.GetVolumeId()), "mount")
+}
+
 // ofPod stages a volume and publishes it to a pod; that is undone when the test ends. It returns the pod's path.
 func (c client) ofPod(t *testing.T, v *csi.Volume, capability *csi.VolumeCapability, secret map[string]string, pod string) string {
 	t.Helper()
-	staging := filepath.Join(t.TempDir(), "staging")
-	target := filepath.Join(work, "kubelet/pods", pod, "volumes/kubernetes.io~csi", filepath.Base(v.GetVolumeId()), "mount")
-	if capability.GetBlock() != nil {
-		target = filepath.Join(work, "kubelet/plugins/kubernetes.io/csi/volumeDevices/publish", filepath.Base(v.GetVolumeId()), pod)
-	}
-	must(t, os.Mkdir(staging, 0o750))
-	must(t, os.MkdirAll(filepath.Dir(target), 0o750))
-	stage := stageRequest(v, staging, capability)
-	stage.Secrets = secret
-	if _, err := c.NodeStageVolume(t.Context(), stage); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.unmount(t, v, staging, target) })
-	if _, err := c.NodePublishVolume(t.Context(), publishRequest(v, staging, target, capability)); err != nil {
-		t.Fatal(err)
-	}
-	return target
+	o := c.staged(t, v, capability, secret, pathInPod(v, capability, pod))
+	must(t, o.publish(t))
+	return o.target
 }
 
 // inPod runs a command in a container's cgroup of a pod, and returns how long it took.
@@ -139,17 +133,10 @@ func TestIOLimits(t *testing.T) {
 	withIOLimits(t)
 	for name, request := range limitedLayouts {
 		t.Run(name, func(t *testing.T) {
-			c := connect(t)
-			v, secret := c.create(t, request("limited-"+name)), map[string]string(nil)
-			if name == "encrypted" {
-				secret = newSecret(t)
-			}
+			c, r := connect(t), request("limited-"+name)
+			v := c.create(t, r)
 			must(t, c.modify(t, v, "readBandwidth", "4Mi", "writeBandwidth", "4Mi"))
-			capability := mountCapability("ext4")
-			if name == "raw" {
-				capability = blockCapability()
-			}
-			target := c.ofPod(t, v, capability, secret, limitedPod)
+			target := c.ofPod(t, v, r.GetVolumeCapabilities()[0], secretOf(t, r), limitedPod)
 			device := deviceOf(t, target)
 			if got, want := ioMax(t, limitedPod), fmt.Sprintf("%s rbps=%d wbps=%[2]d riops=max wiops=max", device, limitedRate); got != want {
 				t.Fatalf("io.max is %q, want %q", got, want)
@@ -242,6 +229,48 @@ func TestIOLimitsChange(t *testing.T) {
 	})
 }
 
+// slowPod is a volume that limitedPod writes 1 MiB a second to.
+type slowPod struct {
+	opened
+	secret map[string]string
+	limits string // the lines of io.max
+}
+
+func (c client) slowPod(t *testing.T, r *csi.CreateVolumeRequest) slowPod {
+	t.Helper()
+	v, secret, capability := c.create(t, r), secretOf(t, r), mountCapability("ext4")
+	must(t, c.modify(t, v, "writeBandwidth", "1Mi"))
+	p := slowPod{c.staged(t, v, capability, secret, pathInPod(v, capability, limitedPod)), secret, ""}
+	must(t, p.publish(t))
+	if p.limits = ioMax(t, limitedPod); p.limits == "" {
+		t.Fatal("the pod has no limits")
+	}
+	return p
+}
+
+// expectNoWait fails the test if what runs waits for the pages that pods have dirtied, at these paths: at the limit they take 20 s.
+func expectNoWait(t *testing.T, what string, pods map[string]string, run func()) {
+	t.Helper()
+	for pod, path := range pods {
+		inPod(t, pod, fmt.Sprintf("dd if=/dev/zero of=%s/file bs=1M count=20", path))
+	}
+	begin := time.Now()
+	run()
+	took := time.Since(begin)
+	t.Logf("%s took %s", what, took)
+	if took > 10*time.Second {
+		t.Errorf("%s took %s", what, took)
+	}
+}
+
+// expectIOMax fails the test if the limits of limitedPod are not these.
+func expectIOMax(t *testing.T, want string) {
+	t.Helper()
+	if got := ioMax(t, limitedPod); got != want {
+		t.Errorf("io.max is %q, and was %q", got, want)
+	}
+}
+
 // TestLimitedSnapshot: a snapshot of a limited volume with dirty data does not wait for the pod's rate, nor does its unmount, and the limits
 // are there again afterwards.
 func TestLimitedSnapshot(t *testing.T) {
@@ -250,38 +279,16 @@ func TestLimitedSnapshot(t *testing.T) {
 		"thin": thinRequest("held", 96*mebibyte), "encrypted": encrypted(thinRequest("held-encrypted", 96*mebibyte)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := connect(t)
-			v, secret := c.create(t, request), map[string]string(nil)
-			if name == "encrypted" {
-				secret = newSecret(t)
-			}
-			must(t, c.modify(t, v, "writeBandwidth", "1Mi"))
-			target := c.ofPod(t, v, mountCapability("ext4"), secret, limitedPod)
-			before := ioMax(t, limitedPod)
-			const dirty = 20 // at the limit it takes 20 s
-			inPod(t, limitedPod, fmt.Sprintf("dd if=/dev/zero of=%s/file bs=1M count=%d", target, dirty))
-			begin := time.Now()
-			c.snapshot(t, "held-"+name, v)
-			took := time.Since(begin)
-			t.Logf("the snapshot took %s", took)
-			if took > 10*time.Second {
-				t.Errorf("the snapshot took %s", took)
-			}
-			if after := ioMax(t, limitedPod); after != before || after == "" {
-				t.Errorf("io.max is %q, and was %q", after, before)
-			}
-			inPod(t, limitedPod, fmt.Sprintf("dd if=/dev/zero of=%s/file bs=1M count=%d", target, dirty))
-			begin = time.Now()
-			if _, err := c.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), TargetPath: target}); err != nil {
-				t.Fatal(err)
-			}
-			must(t, command("sync", "--file-system", filepath.Dir(filepath.Dir(target))))
-			if after := ioMax(t, limitedPod); after != "" {
-				t.Errorf("after the pod's end, io.max is %q", after)
-			}
-			if took := time.Since(begin); took > 10*time.Second {
-				t.Errorf("the end of the pod took %s", took)
-			}
+			p := connect(t).slowPod(t, request)
+			pods := map[string]string{limitedPod: p.target}
+			expectNoWait(t, "the snapshot", pods, func() { p.snapshot(t, "held-"+name, p.v) })
+			expectIOMax(t, p.limits)
+			expectNoWait(t, "the end of the pod", pods, func() {
+				_, err := p.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: p.v.GetVolumeId(), TargetPath: p.target})
+				must(t, err)
+				must(t, command("sync", "--file-system", filepath.Dir(filepath.Dir(p.target))))
+				expectIOMax(t, "")
+			})
 		})
 	}
 }
@@ -292,29 +299,13 @@ func TestLimitedExpansion(t *testing.T) {
 	withIOLimits(t)
 	for _, name := range []string{"linear", "thin", "raid1", "encrypted"} {
 		t.Run(name, func(t *testing.T) {
-			c := connect(t)
-			v, secret := c.create(t, limitedLayouts[name]("grown-"+name)), map[string]string(nil)
-			if name == "encrypted" {
-				secret = newSecret(t)
-			}
-			must(t, c.modify(t, v, "writeBandwidth", "1Mi"))
-			target := c.ofPod(t, v, mountCapability("ext4"), secret, limitedPod)
-			before := ioMax(t, limitedPod)
-			const dirty = 20 // at the limit it takes 20 s
-			inPod(t, limitedPod, fmt.Sprintf("dd if=/dev/zero of=%s/file bs=1M count=%d", target, dirty))
-			begin := time.Now()
-			must(t, c.expand(t, v, 128*mebibyte))
-			inLVM := time.Since(begin)
-			_, err := c.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: v.GetVolumeId(), VolumePath: target, Secrets: secret})
-			must(t, err)
-			took := time.Since(begin)
-			t.Logf("the expansion took %s, of which %s in LVM", took, inLVM)
-			if took > 10*time.Second {
-				t.Errorf("the expansion took %s, of which %s in LVM", took, inLVM)
-			}
-			if after := ioMax(t, limitedPod); after != before || after == "" {
-				t.Errorf("io.max is %q, and was %q", after, before)
-			}
+			p := connect(t).slowPod(t, limitedLayouts[name]("grown-"+name))
+			expectNoWait(t, "the expansion", map[string]string{limitedPod: p.target}, func() {
+				must(t, p.expand(t, p.v, 128*mebibyte))
+				_, err := p.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: p.v.GetVolumeId(), VolumePath: p.target, Secrets: p.secret})
+				must(t, err)
+			})
+			expectIOMax(t, p.limits)
 		})
 	}
 }
@@ -323,25 +314,16 @@ func TestLimitedExpansion(t *testing.T) {
 func TestLimitedGroupSnapshot(t *testing.T) {
 	withIOLimits(t)
 	c := connect(t)
-	limited, free := c.create(t, thinRequest("group-limited", 96*mebibyte)), c.create(t, changed(thinRequest("group-free", 96*mebibyte), inGroup("vg-b")))
-	must(t, c.modify(t, limited, "writeBandwidth", "1Mi"))
-	target, other := c.ofPod(t, limited, mountCapability("ext4"), nil, limitedPod), c.ofPod(t, free, mountCapability("ext4"), nil, unknownPod)
-	before := ioMax(t, limitedPod)
-	const dirty = 20 // at the limit it takes 20 s
+	free := c.create(t, changed(thinRequest("group-free", 96*mebibyte), inGroup("vg-b")))
+	p := c.slowPod(t, thinRequest("group-limited", 96*mebibyte))
+	pods := map[string]string{limitedPod: p.target, unknownPod: c.ofPod(t, free, mountCapability("ext4"), nil, unknownPod)}
 	for round := range 2 {
-		for pod, path := range map[string]string{limitedPod: target, unknownPod: other} {
-			inPod(t, pod, fmt.Sprintf("dd if=/dev/zero of=%s/file bs=1M count=%d", path, dirty))
+		var made *csi.VolumeGroupSnapshot
+		expectNoWait(t, "the group snapshot", pods, func() { made = c.groupSnapshot(t, fmt.Sprintf("limited-%d", round), p.v, free) })
+		if len(made.GetSnapshots()) != 2 {
+			t.Errorf("the group snapshot is %v", made)
 		}
-		begin := time.Now()
-		made := c.groupSnapshot(t, fmt.Sprintf("limited-%d", round), limited, free)
-		took := time.Since(begin)
-		t.Logf("the group snapshot took %s", took)
-		if took > 10*time.Second || len(made.GetSnapshots()) != 2 {
-			t.Errorf("the group snapshot took %s: %v", took, made)
-		}
-		if after := ioMax(t, limitedPod); after != before || after == "" {
-			t.Errorf("io.max is %q, and was %q", after, before)
-		}
+		expectIOMax(t, p.limits)
 		c.deleteGroup(t, made.GetGroupSnapshotId())
 	}
 	if got := ioMax(t, unknownPod); got != "" {
@@ -356,14 +338,8 @@ func TestPodWithoutCgroup(t *testing.T) {
 	c := connect(t)
 	v := c.create(t, createRequest("early", 16*mebibyte))
 	must(t, c.modify(t, v, "writeIOPS", "50"))
-	staging, target := filepath.Join(t.TempDir(), "staging"), filepath.Join(work, "kubelet/pods", pod, "volumes/kubernetes.io~csi/early/mount")
-	must(t, os.Mkdir(staging, 0o750))
-	must(t, os.MkdirAll(filepath.Dir(target), 0o750))
-	if _, err := c.NodeStageVolume(t.Context(), stageRequest(v, staging, mountCapability("ext4"))); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.unmount(t, v, staging, target) })
-	if _, err := c.NodePublishVolume(t.Context(), publishRequest(v, staging, target, mountCapability("ext4"))); err == nil || !strings.Contains(err.Error(), pod) {
+	o := c.staged(t, v, mountCapability("ext4"), nil, pathInPod(v, mountCapability("ext4"), pod))
+	if err := o.publish(t); err == nil || !strings.Contains(err.Error(), pod) {
 		t.Fatalf("without a cgroup: %v", err)
 	}
 	if _, err := os.Stat(cgroupOf(pod)); err == nil {
@@ -374,8 +350,7 @@ func TestPodWithoutCgroup(t *testing.T) {
 		time.Sleep(time.Second)
 		made <- os.Mkdir(cgroupOf(pod), 0o755)
 	}()
-	_, err := c.NodePublishVolume(t.Context(), publishRequest(v, staging, target, mountCapability("ext4")))
-	must(t, err)
+	must(t, o.publish(t))
 	must(t, <-made)
 	if got := ioMax(t, pod); !strings.Contains(got, "wiops=50") {
 		t.Errorf("io.max is %q", got)

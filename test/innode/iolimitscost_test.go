@@ -3,8 +3,6 @@
 package innode
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -12,37 +10,17 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// published is a staged volume, and where a pod gets it.
-type published struct {
-	v               *csi.Volume
-	staging, target string
-}
-
-func (c client) stagedForPod(t *testing.T, v *csi.Volume, pod string) published {
-	t.Helper()
-	p := published{v, filepath.Join(t.TempDir(), "staging"), filepath.Join(work, "kubelet/pods", pod, "volumes/kubernetes.io~csi", filepath.Base(v.GetVolumeId()), "mount")}
-	must(t, os.Mkdir(p.staging, 0o750))
-	must(t, os.MkdirAll(filepath.Dir(p.target), 0o750))
-	if _, err := c.NodeStageVolume(t.Context(), stageRequest(v, p.staging, mountCapability("ext4"))); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.unmount(t, v, p.staging, p.target) })
-	return p
-}
-
 // calls publish and unpublish the volume.
-func (c client) calls(t *testing.T, p published) (publish, unpublish call) {
-	return call{"NodePublishVolume", 0, func() error {
-			_, err := c.NodePublishVolume(t.Context(), publishRequest(p.v, p.staging, p.target, mountCapability("ext4")))
-			return err
-		}}, call{"NodeUnpublishVolume", 0, func() error {
-			_, err := c.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: p.v.GetVolumeId(), TargetPath: p.target})
-			return err
-		}}
+func (c client) calls(t *testing.T, p opened) (publish, unpublish call) {
+	p.client = c // the volume may have been staged over another connection
+	return call{"NodePublishVolume", 0, func() error { return p.publish(t) }}, call{"NodeUnpublishVolume", 0, func() error {
+		_, err := c.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: p.v.GetVolumeId(), TargetPath: p.target})
+		return err
+	}}
 }
 
 // publishTimes measures NodePublishVolume, each time so late that the driver reads the group again.
-func (c client) publishTimes(t *testing.T, p published, count int) (times []time.Duration) {
+func (c client) publishTimes(t *testing.T, p opened, count int) (times []time.Duration) {
 	t.Helper()
 	publish, unpublish := c.calls(t, p)
 	for range count {
@@ -63,8 +41,9 @@ func TestPublishWithLimits(t *testing.T) {
 	c := connect(t)
 	made := c.createAll(t, createRequest("plain", 16*mebibyte), createRequest("classed", 16*mebibyte))
 	must(t, c.modify(t, made[1], "writeIOPS", "1k"))
-	plain, classed := c.stagedForPod(t, made[0], limitedPod), c.stagedForPod(t, made[1], limitedPod)
-	for _, p := range []published{plain, classed} {
+	capability := mountCapability("ext4")
+	plain, classed := c.staged(t, made[0], capability, nil, pathInPod(made[0], capability, limitedPod)), c.staged(t, made[1], capability, nil, pathInPod(made[1], capability, limitedPod))
+	for _, p := range []opened{plain, classed} {
 		publish, unpublish := c.calls(t, p)
 		publish.check(t)
 		unpublish.check(t)
@@ -72,7 +51,7 @@ func TestPublishWithLimits(t *testing.T) {
 	kinds := []struct {
 		name  string
 		flags []string
-		of    published
+		of    opened
 		times []time.Duration
 	}{{"without limits", nil, plain, nil}, {"no class", limiting, plain, nil}, {"a class", limiting, classed, nil}}
 	for range 3 {
