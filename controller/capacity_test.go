@@ -37,9 +37,7 @@ func TestGetCapacity(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			reply, err := s.GetCapacity(t.Context(), test.req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if reply.GetMaximumVolumeSize() == nil {
 				t.Fatal("no maximum volume size")
 			}
@@ -61,9 +59,7 @@ func TestCreateVolumeOfMaximumSize(t *testing.T) {
 	s, _ := newTestServer(t)
 	mustCreate(t, s, wanted())
 	reply, err := s.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: map[string]string{"volumeGroup": "vg-nvme"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req := wanted()
 	req.Name = "the rest"
 	req.CapacityRange.RequiredBytes = reply.GetMaximumVolumeSize().GetValue() + 1

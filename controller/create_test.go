@@ -17,13 +17,9 @@ func TestCreateVolumeReply(t *testing.T) {
 	volume := mustCreate(t, s, req)
 
 	id, err := lvm.ParseID(volume.GetVolumeId())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	made, err := s.volumes.Lookup(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := &csi.Volume{
 		VolumeId:           id.String(),
 		CapacityBytes:      5 << 30,

@@ -58,9 +58,7 @@ func TestDeleteKeepsVolumeThatAPersistentVolumeNeeds(t *testing.T) {
 				t.Errorf("the volume was changed:\n%s", changed)
 			}
 			s.cluster = &cluster{}
-			if err := remove(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, remove())
 			s.cluster = &cluster{owned: map[string]error{handle: why}}
 			if err := remove(); err != nil {
 				t.Errorf("the volume was deleted before, and now: %v", err)

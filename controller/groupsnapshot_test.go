@@ -20,9 +20,7 @@ func groups(t *testing.T) (*GroupServer, []string) {
 	for _, group := range []string{"vg-a", "vg-b"} {
 		class := lvm.Class{Group: group, Layout: lvm.LayoutThin, Pool: lvm.DefaultPool, Overprovision: 200}
 		v, err := host.Create(t.Context(), lvm.Spec{Name: "of " + group, Class: class, Required: lvm.GiB})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := host.Activate(t.Context(), v.ID, v.UUID); err != nil {
 			t.Fatal(err)
 		}
@@ -37,9 +35,7 @@ func TestGroupSnapshotOfTwoGroups(t *testing.T) {
 	var id string
 	for range 2 {
 		reply, err := s.CreateVolumeGroupSnapshot(t.Context(), &csi.CreateVolumeGroupSnapshotRequest{Name: "nightly", SourceVolumeIds: volumes})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		made := reply.GetGroupSnapshot()
 		if len(made.GetSnapshots()) != 2 || !made.GetReadyToUse() || id != "" && made.GetGroupSnapshotId() != id {
 			t.Errorf("made %v, before %q", made, id)
@@ -68,9 +64,7 @@ func TestGroupSnapshotOfTwoGroups(t *testing.T) {
 func TestGroupSnapshotRequests(t *testing.T) {
 	s, volumes := groups(t)
 	reply, err := s.CreateVolumeGroupSnapshot(t.Context(), &csi.CreateVolumeGroupSnapshotRequest{Name: "there", SourceVolumeIds: volumes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id, member := reply.GetGroupSnapshot().GetGroupSnapshotId(), reply.GetGroupSnapshot().GetSnapshots()[0].GetSnapshotId()
 	many := make([]string, lvm.MaxGroupMembers+1)
 	for i := range many {
@@ -118,9 +112,7 @@ func TestGroupSnapshotRequests(t *testing.T) {
 func TestNeededGroupSnapshotIsNotDeleted(t *testing.T) {
 	s, volumes := groups(t)
 	reply, err := s.CreateVolumeGroupSnapshot(t.Context(), &csi.CreateVolumeGroupSnapshotRequest{Name: "nightly", SourceVolumeIds: volumes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id := reply.GetGroupSnapshot().GetGroupSnapshotId()
 	objects := &cluster{owned: map[string]error{id: lvm.Errorf(lvm.KindConflict, "a content has it")}}
 	s.cluster = objects

@@ -21,9 +21,7 @@ func TestVolumeHealth(t *testing.T) {
 	s, node := newTestServer(t)
 	volume := mustCreate(t, s, wanted())
 	lost, err := lvm.ParseID(elsewhere)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var failure error
 	known := map[lvm.ID]bool{}
 	s.conditions = func(context.Context) (csihealth.Found, error) {
@@ -84,9 +82,7 @@ func TestListVolumeHealthByPages(t *testing.T) {
 		token, page := "", 0
 		for ; page == 0 || token != ""; page++ {
 			reply, err := s.ControllerListVolumeHealth(t.Context(), &csi.ControllerListVolumeHealthRequest{MaxEntries: limit, StartingToken: token})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if n := len(reply.GetEntries()); n > maxHealthPage || limit > 0 && n > int(limit) {
 				t.Errorf("a page of %d", n)
 			}
@@ -110,9 +106,7 @@ func TestHealthCapabilities(t *testing.T) {
 	s, _ := newTestServer(t)
 	claims := func() (list []csi.ControllerServiceCapability_RPC_Type) {
 		reply, err := s.ControllerGetCapabilities(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, c := range reply.GetCapabilities() {
 			list = append(list, c.GetRpc().GetType())
 		}

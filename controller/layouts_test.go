@@ -89,9 +89,7 @@ func TestLayouts(t *testing.T) {
 func largestOf(t *testing.T, s *Server, req *csi.CreateVolumeRequest) int64 {
 	t.Helper()
 	reply, err := s.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: req.GetParameters()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return reply.GetMaximumVolumeSize().GetValue()
 }
 

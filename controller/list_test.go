@@ -21,9 +21,7 @@ func TestListVolumesByPages(t *testing.T) {
 	seen := map[string]bool{}
 	for token, page := "", 0; ; page++ {
 		reply, err := s.ListVolumes(t.Context(), &csi.ListVolumesRequest{MaxEntries: 2, StartingToken: token})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, entry := range reply.GetEntries() {
 			seen[entry.GetVolume().GetVolumeId()] = true
 		}

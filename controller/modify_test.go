@@ -22,9 +22,7 @@ func limitedServer(t *testing.T) (*Server, *lvmtest.Node) {
 func claimsModify(t *testing.T, s *Server) bool {
 	t.Helper()
 	reply, err := s.ControllerGetCapabilities(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return slices.ContainsFunc(reply.GetCapabilities(), func(c *csi.ControllerServiceCapability) bool {
 		return c.GetRpc().GetType() == csi.ControllerServiceCapability_RPC_MODIFY_VOLUME
 	})
@@ -33,13 +31,9 @@ func claimsModify(t *testing.T, s *Server) bool {
 func limitsOf(t *testing.T, s *Server, handle string) lvm.Limits {
 	t.Helper()
 	id, err := lvm.ParseID(handle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v, err := s.volumes.Lookup(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v.Limits
 }
 

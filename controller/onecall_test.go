@@ -13,9 +13,7 @@ import (
 // and without the call, and compares the counters: so nothing happens after the call, and the host stays open.
 func TestOneCreateVolume(t *testing.T) {
 	host := lvmtest.NewNode(lvmtest.Group{Name: "vg-nvme", Disks: []lvm.Bytes{40 * lvm.GiB}}).Host(lvm.Config{Cluster: "cluster-1", Node: "node-1"})
-	if err := host.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, host.Start(t.Context()))
 	s := New(Config{NodeName: "node-1", Volumes: host, Snapshots: host, Cluster: &cluster{claims: []api.PodClaim{}},
 		CheckFileSystem: checkFileSystem, CheckMountOptions: checkMountOptions, MinimumSize: minimumSize})
 	req := wanted()

@@ -58,9 +58,7 @@ func TestCreateErrorWhileVolumeMayExist(t *testing.T) {
 // restarted is the driver after a restart of its pod.
 func restarted(t *testing.T, s *Server, node *lvmtest.Node) *Server {
 	t.Helper()
-	if err := s.volumes.(*host.Host).Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.volumes.(*host.Host).Close(t.Context()))
 	host := node.Start(t, testConfig)
 	return New(Config{NodeName: "node-1", Volumes: host, Snapshots: host, Cluster: s.cluster, CheckFileSystem: checkFileSystem})
 }

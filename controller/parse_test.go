@@ -91,9 +91,7 @@ func TestParseCreate(t *testing.T) {
 			test.change(req)
 			test.want(&want)
 			got, _, err := parser.parseCreate(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("spec (-want +got):\n%s", diff)
 			}

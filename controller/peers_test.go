@@ -104,18 +104,14 @@ func newPod(t *testing.T, claims ...api.PodClaim) (*Server, *cluster, *clock) {
 func published(t *testing.T, s *Server, group string) lvm.Bytes {
 	t.Helper()
 	reply, err := s.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: map[string]string{"volumeGroup": group}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return lvm.Bytes(reply.GetMaximumVolumeSize().GetValue())
 }
 
 func volumesOf(t *testing.T, s *Server) int {
 	t.Helper()
 	list, err := s.ListVolumes(t.Context(), &csi.ListVolumesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(list.GetEntries())
 }
 
@@ -194,9 +190,7 @@ func TestWithheldCapacityReturnsEarly(t *testing.T) {
 			s, pod, _ := newPod(t)
 			stranger.Parameters = map[string]string{"volumeGroup": "vg-nvme", "wipe": "none"} // its room is free when it is deleted
 			v, err := pod.create(t, s, stranger)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			pod.claims = []api.PodClaim{a, b}
 			_, err = pod.create(t, s, a)
 			expectKind(t, err, lvm.KindInsufficientCapacity)
@@ -205,9 +199,7 @@ func TestWithheldCapacityReturnsEarly(t *testing.T) {
 			}
 			end(t, s, pod, v)
 			capacity, err := s.volumes.Capacity(t.Context(), lvm.Class{Group: "vg-nvme", Layout: lvm.LayoutLinear})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if room := published(t, s, "vg-nvme"); room != capacity.Largest {
 				t.Errorf("%s are published, there are %s", room, capacity.Largest)
 			}
@@ -404,13 +396,9 @@ func TestCloneStaysWithItsSource(t *testing.T) {
 	origin := claim("origin", lvm.GiB, "vg-nvme")
 	origin.Parameters["layout"] = "thin"
 	source, err := pod.create(t, s, origin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id, err := lvm.ParseID(source.GetVolumeId())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	copied, plain := claim("copy", lvm.GiB, "vg-nvme"), claim("plain", lvm.GiB, "vg-nvme")
 	copied.Parameters["layout"] = "thin"
 	plain.Node = "node-2"
@@ -455,9 +443,7 @@ func TestExistingVolumeIsReturnedDespitePeers(t *testing.T) {
 	a, b := claim("a", 25*lvm.GiB, "vg-nvme"), claim("b", 10*lvm.GiB, "vg-nvme")
 	s, pod, _ := newPod(t, a)
 	made, err := pod.create(t, s, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pod.claims = nil
 	if _, err := pod.create(t, s, claim("stranger", 10*lvm.GiB, "vg-nvme")); err != nil {
 		t.Fatal(err)

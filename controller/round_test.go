@@ -61,9 +61,7 @@ func TestPeerRefusedWhileWaitingForTheLock(t *testing.T) {
 		expectKind(t, err, lvm.KindInsufficientCapacity, "pod web")
 		room(true)
 		release()
-		if err := lvcreate(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lvcreate())
 		expectKind(t, waits(), lvm.KindInsufficientCapacity, "pod web", "another claim of the same pod")
 		if n := volumesOf(t, s); n != 2 {
 			t.Errorf("%d volumes are there: the pod is half made", n)

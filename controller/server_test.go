@@ -84,3 +84,11 @@ func expectKind(t *testing.T, err error, kind lvm.Kind, says ...string) {
 		}
 	}
 }
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -154,9 +154,7 @@ func TestListSnapshots(t *testing.T) {
 	pages, seen := 0, map[string]bool{}
 	for token := ""; pages == 0 || token != ""; pages++ {
 		reply, err := s.ListSnapshots(t.Context(), &csi.ListSnapshotsRequest{MaxEntries: 2, StartingToken: token, SourceVolumeId: one})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, entry := range reply.GetEntries() {
 			seen[entry.GetSnapshot().GetSnapshotId()] = true
 		}

@@ -61,9 +61,7 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 			}
 			test.change(req)
 			reply, err := s.ValidateVolumeCapabilities(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if confirmed := reply.GetConfirmed() != nil; confirmed != (test.says == "") || !strings.Contains(reply.GetMessage(), test.says) {
 				t.Errorf("got %v; want it to say %q", reply, test.says)
 			}
@@ -95,9 +93,7 @@ func TestValidateComparesWholeClasses(t *testing.T) {
 		reply, err := s.ValidateVolumeCapabilities(t.Context(), &csi.ValidateVolumeCapabilitiesRequest{
 			VolumeId: volume.GetVolumeId(), VolumeCapabilities: wanted().GetVolumeCapabilities(), Parameters: parameters,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if (reply.GetConfirmed() != nil) != (want == "") || !strings.Contains(reply.GetMessage(), want) {
 			t.Errorf("%v: %v, want %q", parameters, reply, want)
 		}

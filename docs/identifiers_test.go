@@ -78,9 +78,7 @@ func declarations(t *testing.T) (declared map[string]bool, comments map[string]s
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		declared[file.Name.Name] = true
 		for _, name := range declaredIn(file) {
 			declared[name], declared[file.Name.Name+"."+name] = true, true

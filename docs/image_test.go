@@ -13,9 +13,7 @@ func TestImageIsNamed(t *testing.T) {
 	installs, templates, objects := 0, 0, 0
 	for _, page := range files(t, ".md") {
 		content, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text := strings.ReplaceAll(string(content), "\\\n", " ")
 		for _, command := range regexp.MustCompile(`helm (install|upgrade|template) nodelvm .*`).FindAllStringSubmatch(text, -1) {
 			if command[1] == "template" {

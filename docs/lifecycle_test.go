@@ -41,9 +41,7 @@ func TestVolumeLifecycle(t *testing.T) {
 func functionsIn(t *testing.T, path string) (names []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, decl := range file.Decls {
 		if function, ok := decl.(*ast.FuncDecl); ok {
 			names = append(names, function.Name.Name)

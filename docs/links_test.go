@@ -43,9 +43,7 @@ func TestEveryPageIsInTheIndex(t *testing.T) {
 	index := prose(t, "README.md")
 	for _, page := range files(t, ".md") {
 		name, err := filepath.Rel(".", page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !strings.HasPrefix(name, "..") && name != "README.md" && !strings.Contains(index, "]("+filepath.ToSlash(name)+")") {
 			t.Errorf("docs/README.md does not lead to %s", name)
 		}
@@ -66,9 +64,7 @@ func files(t *testing.T, end string) (all []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
@@ -76,9 +72,7 @@ func files(t *testing.T, end string) (all []string) {
 func prose(t *testing.T, page string) string {
 	t.Helper()
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return regexp.MustCompile("(?ms)^```.*?^```").ReplaceAllString(string(text), "")
 }
 
@@ -91,4 +85,12 @@ func headings(t *testing.T, page string) map[string]bool {
 		anchors[strings.ReplaceAll(words, " ", "-")] = true
 	}
 	return anchors
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -68,9 +68,7 @@ func TestEventsReference(t *testing.T) {
 // TestAlertSeverities: the alert of a condition has the condition's severity.
 func TestAlertSeverities(t *testing.T) {
 	text, err := os.ReadFile("../deploy/chart/nodelvm/files/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var conditions []string
 	for _, file := range sources(t) {
 		conditions = append(conditions, constants(file, "Condition")...)
@@ -121,9 +119,7 @@ func sources(t *testing.T) (files []*ast.File) {
 			files = append(files, file)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return files
 }

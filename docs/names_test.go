@@ -12,9 +12,7 @@ import (
 func TestNamesInThePages(t *testing.T) {
 	tests := testNames(t)
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	named := 0
 	for _, page := range files(t, ".md") {
 		text := prose(t, page)
@@ -44,9 +42,7 @@ func testNames(t *testing.T) map[string]bool {
 	names := map[string]bool{}
 	for _, path := range files(t, "_test.go") {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
 			names[string(found[1])] = true
 		}

@@ -17,16 +17,12 @@ func TestPluginOutput(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, block := range regexp.MustCompile("(?ms)^```console\n\\$ kubectl nodelvm ([a-z-]+)\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
 			shown++
 			golden := filepath.Join(root, "cmd/kubectl-nodelvm/testdata", block[1]+".txt")
 			printed, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !strings.Contains("\n\n"+string(printed)+"\n", "\n\n"+block[2]+"\n") {
 				t.Errorf("%s shows an output of %s that is not in %s:\n%s", page, block[1], golden, block[2])
 			}

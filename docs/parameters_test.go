@@ -34,18 +34,14 @@ func generated(t *testing.T, file string, place *regexp.Regexp, want string) {
 	t.Helper()
 	path := filepath.Join(root, file)
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	at := place.FindSubmatchIndex(text)
 	switch {
 	case at == nil:
 		t.Fatalf("%s has no place for the parameters: %s", file, place)
 	case string(text[at[2]:at[3]]) == want:
 	case os.Getenv("UPDATE") != "":
-		if err := os.WriteFile(path, []byte(string(text[:at[2]])+want+string(text[at[3]:])), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(string(text[:at[2]])+want+string(text[at[3]:])), 0o600))
 	default:
 		t.Errorf("%s has other parameters than lvm.Parameters (UPDATE=1 writes them):\n%s\nwant:\n%s", file, text[at[2]:at[3]], want)
 	}

@@ -36,9 +36,7 @@ func TestVocabulary(t *testing.T) {
 	for _, path := range files(t, ".go") {
 		check(path, strings.TrimSuffix(filepath.Base(path), ".go"))
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range declaredIn(file) {
 			check(path, name)
 		}

@@ -21,21 +21,15 @@ func TestManifests(t *testing.T) {
 		Policy: corev1.PersistentVolumeReclaimRetain,
 	}
 	text, err := Manifests(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	docs := strings.Split(strings.TrimPrefix(text, "---\n"), "---\n")
 	if len(docs) != 2 || strings.Contains(text, "status") || strings.Contains(text, "creationTimestamp") {
 		t.Fatalf("it printed\n%s", text)
 	}
 	var pv corev1.PersistentVolume
 	var claim corev1.PersistentVolumeClaim
-	if err := yaml.UnmarshalStrict([]byte(docs[0]), &pv); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict([]byte(docs[1]), &claim); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict([]byte(docs[0]), &pv))
+	must(t, yaml.UnmarshalStrict([]byte(docs[1]), &claim))
 	if pending.NodeOf(&pv) != "node-1" || pv.Name != "vg-data" || pv.Spec.CSI.VolumeHandle != a.Volume.ID.String() || pv.Spec.CSI.FSType != "xfs" ||
 		pv.Spec.ClaimRef.Name != "data" || pv.Spec.ClaimRef.UID != "" || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain ||
 		pv.Spec.Capacity.Storage().String() != "1Gi" || pv.Spec.CSI.NodeStageSecretRef != nil {

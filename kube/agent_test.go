@@ -194,9 +194,7 @@ func TestImmediateBindingWarningIsRepeated(t *testing.T) {
 			posts++
 			return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody}, nil
 		})})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
 		defer agent.queue.ShutDown()
 		_ = agent.classes.Add(kubetest.Class("now", api.DriverName, immediate)) // Add never fails
@@ -262,9 +260,7 @@ func TestStoresKeepOnlyUsedFields(t *testing.T) {
 	add := func(name, volume, selected string) {
 		full := kubetest.Claim(name, "thin", volume)
 		full.Annotations = map[string]string{"long": "text", api.AnnotationSelectedNode: selected}
-		if err := store.Add(full); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Add(full))
 	}
 	add("waits", "", "")
 	add("own", "pv-1", "node-1")

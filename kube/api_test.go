@@ -57,9 +57,7 @@ func newAPI(t *testing.T) (*fakeAPI, *kubeclient.Client) {
 	a.Server = httptest.NewServer(mux)
 	t.Cleanup(a.Close)
 	client, err := kubeclient.NewClientFor(&rest.Config{Host: a.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return a, client
 }
 
@@ -228,4 +226,12 @@ func (a *fakeAPI) eventObjects() string {
 		list = append(list, e.InvolvedObject.Kind+" "+namespace+"/"+e.InvolvedObject.Name)
 	}
 	return sorted(list)
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

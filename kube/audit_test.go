@@ -45,9 +45,7 @@ func TestLossEventNamesGroup(t *testing.T) {
 	lost := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationVolumeGroupLostSince: "2026-01-02T03:04:05Z"}}}
 	lost.Spec.CSI = &corev1.CSIPersistentVolumeSource{VolumeHandle: "uuid/pvc-1", VolumeAttributes: map[string]string{"nodelvm.io/volume-group": "vg-nvme"}}
 	for _, groupIsHere := range []bool{true, false} {
-		if err := agent.reportMissing(t.Context(), "shop/data", ownClaim{uid: "1"}, lost, groupIsHere); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.reportMissing(t.Context(), "shop/data", ownClaim{uid: "1"}, lost, groupIsHere))
 	}
 	if len(a.events) != 2 {
 		t.Errorf("%d events", len(a.events))

@@ -20,9 +20,7 @@ func TestClaimWithoutMatchingPVIsIgnored(t *testing.T) {
 	thief, owner := kubetest.Claim("thief", "late", "pvc-data"), kubetest.Claim("data", "late", "pvc-data")
 	thief.Status.Phase = corev1.ClaimPending
 	for _, c := range []*corev1.PersistentVolumeClaim{thief, owner} {
-		if err := store.Replace([]any{stripClaim(thief), stripClaim(c)}, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Replace([]any{stripClaim(thief), stripClaim(c)}, ""))
 	}
 	if key, _, ok := store.boundTo("pvc-data"); key != "ns/data" || !ok || len(store.own) != 1 {
 		t.Errorf("the volume is bound to %q, of %v", key, store.own)
@@ -43,9 +41,7 @@ func TestClassOfVolume(t *testing.T) {
 	elsewhere := kubetest.Claim("elsewhere", "late", "pvc-else")
 	elsewhere.Annotations = map[string]string{api.AnnotationSelectedNode: "node-2"}
 	for _, c := range []*corev1.PersistentVolumeClaim{kubetest.Claim("data", "late", "pvc-data"), elsewhere} {
-		if err := a.claims.Add(stripClaim(c)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.claims.Add(stripClaim(c)))
 	}
 	for volume, want := range map[string]string{"pvc-data": "late", "pvc-other": "", "pvc-else": ""} {
 		if got := a.ClassOf(volume); got != want {
@@ -61,13 +57,9 @@ func TestTrimInterval(t *testing.T) {
 	own, never := kubetest.Claim("own", "late", "pvc-own"), kubetest.Claim("never", "late", "pvc-never")
 	own.Annotations, never.Annotations = map[string]string{api.AnnotationTrimInterval: "2h"}, map[string]string{api.AnnotationTrimInterval: "never"}
 	for _, c := range []*corev1.PersistentVolumeClaim{own, never, kubetest.Claim("plain", "late", "pvc-plain"), kubetest.Claim("none", "early", "pvc-none")} {
-		if err := a.claims.Add(stripClaim(c)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.claims.Add(stripClaim(c)))
 	}
-	if err := a.classes.Add(class); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.classes.Add(class))
 	for volume, want := range map[string]string{"pvc-own": "2h", "pvc-never": "never", "pvc-plain": "24h", "pvc-none": "", "pvc-gone": ""} {
 		if got := a.TrimInterval(volume); got != want {
 			t.Errorf("%s: %q, want %q", volume, got, want)
@@ -80,9 +72,7 @@ func TestOldClassAnnotation(t *testing.T) {
 	store := newClaimStore("node-1", func(string) {})
 	old := kubetest.Claim("old", "late", "")
 	old.Annotations = map[string]string{api.AnnotationStorageClassBeta: "ebs"}
-	if err := store.Add(old); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Add(old))
 	if kept, ok := store.waiting("ns/old"); !ok || kubeclient.ClassOf(kept) != "ebs" {
 		t.Errorf("kept %v", kept)
 	}

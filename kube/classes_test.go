@@ -21,9 +21,7 @@ func TestNameThinClass(t *testing.T) {
 	for name, of := range map[string][2]string{"a-linear": {api.DriverName, "linear"}, "another-driver": {"other.example", "thin"}, "fast-thin": {api.DriverName, "thin"}, "local-thin": {api.DriverName, "thin"}} {
 		class := kubetest.Class(name, of[0], storagev1.VolumeBindingWaitForFirstConsumer)
 		class.Parameters = map[string]string{"layout": of[1]}
-		if err := a.classes.Add(class); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.classes.Add(class))
 	}
 	got := a.NameThinClass(refused)
 	if want := refused.Error() + "; for example the StorageClass fast-thin"; got.Error() != want || lvm.KindOf(got) != lvm.KindInvalid {

@@ -77,19 +77,13 @@ func TestCopyOffer(t *testing.T) {
 			a.restores.Do(func() {}) // no watch
 			class := kubetest.Class("thin", api.DriverName, storagev1.VolumeBindingWaitForFirstConsumer)
 			class.Parameters = map[string]string{api.ParameterRestoreOnOtherNodes: test.class}
-			if err := a.classes.Add(class); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.classes.Add(class))
 			r.contents[0].Annotations = map[string]string{}
 			if test.said != "" {
 				r.contents[0].Annotations[api.AnnotationCopyOffer] = test.said
 			}
-			if err := a.contents.Add(r.contents[0]); err != nil {
-				t.Fatal(err)
-			}
-			if err := a.claims.Add(r.claim); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.contents.Add(r.contents[0]))
+			must(t, a.claims.Add(r.claim))
 			job, ok := a.jobForClaim(t.Context(), "ns/copy")
 			if ok != test.job {
 				t.Fatalf("there is a job: %v", ok)

@@ -28,19 +28,13 @@ func FuzzVolumesAndClaims(f *testing.F) {
 	pv.Annotations = map[string]string{api.AnnotationLostSince: "2026-01-02T03:04:05Z", api.AnnotationVolumeGroupLostSince: "2026-01-02T03:04:05Z", api.AnnotationReclaimPolicy: "Delete"}
 	for _, o := range []any{pv, c} {
 		text, err := json.Marshal(o)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add(text, text)
 	}
 	volume, err := json.Marshal(pv)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	bound, err := json.Marshal(c)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(volume, bound)
 	f.Add([]byte(`{"spec": {"csi": null, "claimRef": {}, "nodeAffinity": {"required": {"nodeSelectorTerms": [{}]}}}}`), []byte(`{"spec": {"dataSourceRef": {"kind": "VolumeSnapshot"}}}`))
 	f.Add([]byte(`{"metadata": {"annotations": {"nodelvm.io/lost-since": "2026-01-02T03:04:05Z"}}}`), bound) // without a node
@@ -70,13 +64,9 @@ func FuzzContents(f *testing.F) {
 	c, s := kubetest.ContentOf("a", "uid", kubetest.SnapshotHandle("uid")), &kubeclient.Snapshot{}
 	s.Namespace, s.Name, s.UID, s.Status.Content = "ns", "nightly", "uid", "a"
 	first, err := json.Marshal(c)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	second, err := json.Marshal(s)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(first, second)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		var c kubeclient.Content
@@ -126,9 +116,7 @@ func FuzzClaimStatus(f *testing.F) {
 		growing("3Gi", "2Gi", corev1.PersistentVolumeClaimNodeResizeInfeasible, "Unused"),
 	} {
 		text, err := json.Marshal(c)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add(text, "no room", true)
 	}
 	f.Add([]byte(`{"spec": {"resources": {"requests": {"storage": "-1"}}}, "status": {"allocatedResources": {"storage": "1e99"}}}`), "", false)
@@ -225,9 +213,7 @@ func gathered(t *testing.T, pods []waitingPod, asked string) api.PodClaims {
 			return api.PodClaim{Name: c.Name, Bound: strings.HasPrefix(c.Name, "B")}, isOurs(c.Name), nil
 		}}
 	company, err := g.run(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return company
 }
 

@@ -50,9 +50,7 @@ func withVolumes(t *testing.T, pvs ...*corev1.PersistentVolume) (*Agent, *allThe
 	})
 	disks := &allThere{}
 	agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: disks})
-	if err := agent.claims.Add(data); err != nil {
-		t.Fatal(err)
-	}
+	must(t, agent.claims.Add(data))
 	return agent, disks, sent
 }
 

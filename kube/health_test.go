@@ -27,9 +27,7 @@ func (a *fakeAPI) reasons() string {
 func TestConditionEvents(t *testing.T) {
 	server, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
-	if err := agent.claims.Add(kubetest.Claim("renamed", "thin", "pvc-2")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, agent.claims.Add(kubetest.Claim("renamed", "thin", "pvc-2")))
 	near := lvm.Condition{Type: lvm.ConditionThinPoolNearlyFull, Group: "vg", Text: "93 % full", Volume: lvm.Volume{UUID: "u1", Name: "pvc-1", Claim: "ns/data"}}
 	rebuilding := lvm.Condition{Type: lvm.ConditionVolumeRebuilding, Group: "vg", Text: "5 %", Volume: lvm.Volume{UUID: "u2", Name: "pvc-2", Claim: "ns/gone"}}
 	known := map[condition]lvm.Condition{}
@@ -93,9 +91,7 @@ func TestConditionIsNotResolvedWhileUnknown(t *testing.T) {
 		Health:      func(context.Context) ([]lvm.Condition, error) { return found, nil },
 		HealthScope: func(context.Context) (lvm.HealthScope, error) { return seen, nil },
 	})
-	if err := agent.claims.Add(kubetest.Claim("data", "thin", "pvc-1")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, agent.claims.Add(kubetest.Claim("data", "thin", "pvc-1")))
 	known := map[condition]lvm.Condition{}
 	for _, step := range []struct {
 		found  []lvm.Condition
@@ -116,9 +112,7 @@ func TestConditionIsNotResolvedWhileUnknown(t *testing.T) {
 		server.mu.Unlock()
 		agent.events.Counts = map[string]kubeclient.EventCount{}
 		found, seen = step.found, step.seen
-		if err := agent.checkHealth(t.Context(), known); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.checkHealth(t.Context(), known))
 		if got := server.reasons(); got != step.events {
 			t.Errorf("events: %s\nwant: %s", got, step.events)
 		}

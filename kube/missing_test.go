@@ -57,15 +57,11 @@ func TestMissingVolumes(t *testing.T) {
 		if claim != "adopted" {
 			c.Annotations = map[string]string{api.AnnotationSelectedNode: "node-1"}
 		}
-		if err := agent.claims.Add(c); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.claims.Add(c))
 	}
 	check := func(what string, wantReads int32, want ...lvm.Volume) {
 		t.Helper()
-		if err := agent.lookForMissing(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.lookForMissing(t.Context()))
 		got := agent.MissingVolumes()
 		if len(got) != len(want) || reads.Swap(0) != wantReads {
 			t.Fatalf("%s: after %d reads %+v, want %+v after %d", what, reads.Load(), got, want, wantReads)
@@ -82,8 +78,6 @@ func TestMissingVolumes(t *testing.T) {
 	check("later", 0, data)
 	agent.rememberUnchosen(volumes["byhand"])
 	check("a volume that the audit saw", 0, adopted, data)
-	if err := agent.claims.Delete(kubetest.Claim("data", "local", "pvc-1")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, agent.claims.Delete(kubetest.Claim("data", "local", "pvc-1")))
 	check("its claim is deleted", 0, adopted)
 }

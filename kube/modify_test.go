@@ -53,9 +53,7 @@ func TestClaimsThatAskForAttributes(t *testing.T) {
 				cfg.Limits = noLimits{}
 			}
 			agent := NewAgent(cfg)
-			if err := agent.claims.Add(stripClaim(test.claim)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, agent.claims.Add(stripClaim(test.claim)))
 			if _, kept := agent.claims.waiting("ns/data"); kept != test.kept {
 				t.Errorf("kept: %v", kept)
 			}

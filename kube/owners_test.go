@@ -191,9 +191,7 @@ func TestAnotherCallerGoneDoesNotFailDeletion(t *testing.T) {
 func TestMayDeleteSnapshot(t *testing.T) {
 	now := metav1.Now()
 	of, err := lvm.ParseID(kubetest.SnapshotHandle("uid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content := func(name, uid, handle, policy string, deleted *metav1.Time) *kubeclient.Content {
 		c := kubetest.ContentOf(name, uid, handle)
 		c.Spec.DeletionPolicy, c.DeletionTimestamp = policy, deleted

@@ -99,9 +99,7 @@ func TestBoundVolumeIsWhereItsAffinitySays(t *testing.T) {
 			disks, onDisk := &allThere{}, []lvm.ManagedVolume{}
 			agent, sent := agentOf(t, "node-1", &onDisk, disks)
 			_ = agent.classes.Add(kubetest.Class("late", api.DriverName, storagev1.VolumeBindingWaitForFirstConsumer))
-			if err := arrives(agent, &onDisk); err != nil {
-				t.Fatal(err)
-			}
+			must(t, arrives(agent, &onDisk))
 			job, ok := agent.jobForClaim(t.Context(), "ns/data")
 			if !ok {
 				t.Fatal("no expansion")
@@ -125,9 +123,7 @@ func TestBoundVolumeIsWhereItsAffinitySays(t *testing.T) {
 	t.Run("the selected node", func(t *testing.T) {
 		disks, onDisk := &allThere{}, []lvm.ManagedVolume{}
 		agent, sent := agentOf(t, "node-2", &onDisk, disks)
-		if err := agent.claims.Add(stripClaim(rebound())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.claims.Add(stripClaim(rebound())))
 		if job, ok := agent.jobForClaim(t.Context(), "ns/data"); ok {
 			if _, err := job.do(t.Context()); err != nil {
 				t.Error(err)
@@ -146,9 +142,7 @@ func TestBoundVolumeIsWhereItsAffinitySays(t *testing.T) {
 		onDisk := []lvm.ManagedVolume{}
 		agent, sent := agentOf(t, "node-3", &onDisk, &allThere{})
 		agent.learnVolumes(t.Context())
-		if err := agent.claims.Add(stripClaim(rebound())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.claims.Add(stripClaim(rebound())))
 		if _, ok := agent.jobForClaim(t.Context(), "ns/data"); ok || len(sent()) > 0 || len(agent.claims.own) > 0 {
 			t.Errorf("an expansion: %t; requests %q", ok, sent())
 		}
@@ -167,9 +161,7 @@ func TestLostVolumeOfAnotherSelectedNode(t *testing.T) {
 	onDisk := []lvm.ManagedVolume{volumeOnDisk()}
 	agent, sent := agentOf(t, "node-1", &onDisk, &gone{})
 	agent.learnVolumes(t.Context())
-	if err := agent.claims.Add(stripClaim(rebound())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, agent.claims.Add(stripClaim(rebound())))
 	onDisk = nil
 	if err := agent.auditOnce(t.Context()); err != nil || !agent.audit.lost || !slices.Contains(sent(), "POST /api/v1/namespaces/ns/events") {
 		t.Errorf("lost: %t, %v; requests %q", agent.audit.lost, err, sent())
@@ -183,16 +175,12 @@ func TestLostVolumeOfAnotherSelectedNode(t *testing.T) {
 func TestVolumesOfDeletedClaimsAreForgotten(t *testing.T) {
 	store := newClaimStore("node-1", func(string) {})
 	store.setHere(map[string]bool{"pvc-data": true, "pvc-old": true})
-	if err := store.Add(stripClaim(rebound())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Add(stripClaim(rebound())))
 	store.setHere(map[string]bool{"pvc-new": true})
 	if store.here["pvc-old"] || !store.here["pvc-data"] || !store.here["pvc-new"] {
 		t.Errorf("it remembers %v", store.here)
 	}
-	if err := store.Delete(rebound()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Delete(rebound()))
 	store.setHere(map[string]bool{})
 	if len(store.here)+len(store.own)+len(store.keys) > 0 {
 		t.Errorf("it remembers %v, %v, %v", store.here, store.own, store.keys)
@@ -208,9 +196,7 @@ func TestForbiddenExpansionNamesTheAnnotation(t *testing.T) {
 	own := rebound()
 	own.Annotations[api.AnnotationSelectedNode] = "node-1"
 	for _, claim := range []*corev1.PersistentVolumeClaim{own, rebound()} {
-		if err := agent.reportForbidden(t.Context(), claim, api.ReasonVolumeResizeFailed, forbidden); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.reportForbidden(t.Context(), claim, api.ReasonVolumeResizeFailed, forbidden))
 	}
 	if got := server.reasons(); strings.Count(got, "VolumeResizeFailed") != 1 || !strings.Contains(got, "kubectl -n ns annotate pvc data volume.kubernetes.io/selected-node-") {
 		t.Errorf("events: %s", got)

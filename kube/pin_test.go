@@ -107,15 +107,11 @@ func TestContentOfSnapshotWithFormerName(t *testing.T) {
 			client := kubetest.ClientOf(t, server)
 			agent := NewAgent(Config{Client: client, Node: "node-1"})
 			for _, c := range test.here {
-				if err := agent.contents.Add(c); err != nil {
-					t.Fatal(err)
-				}
+				must(t, agent.contents.Add(c))
 			}
 			for _, c := range test.here {
 				if c.Name == test.deleted {
-					if err := agent.contents.Delete(c); err != nil {
-						t.Fatal(err)
-					}
+					must(t, agent.contents.Delete(c))
 				}
 			}
 			got, binding, err := agent.handleOf(t.Context(), "ns/nightly")

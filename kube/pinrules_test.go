@@ -102,9 +102,7 @@ func TestPinFollowsTheRulesOfThePod(t *testing.T) {
 			"GET /api/v1/namespaces/ns/pods": &corev1.PodList{TypeMeta: kind, Items: []corev1.Pod{pod}}, "GET /api/v1/pods": &corev1.PodList{TypeMeta: kind, Items: []corev1.Pod{other}},
 		})
 		agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: &allThere{}, Log: slog.New(slog.DiscardHandler)})
-		if err := agent.claims.Add(kubetest.Claim("data", "late", "pvc-data")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.claims.Add(kubetest.Claim("data", "late", "pvc-data")))
 		if _, err := agent.pin(t.Context(), copied, sourceOf(copied)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -115,9 +113,7 @@ func TestPinFollowsTheRulesOfThePod(t *testing.T) {
 		rule := ""
 		if test.refused != "" {
 			pods, err := agent.podsOf(t.Context(), copied)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if rule, err = agent.ruleAgainst(t.Context(), pods); err != nil {
 				t.Fatal(err)
 			}

@@ -132,9 +132,7 @@ func TestWaitingHere(t *testing.T) {
 		}}
 		test.change(claim)
 		a := &Agent{claims: newClaimStore("node-1", func(string) {})}
-		if err := a.claims.Add(claim); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.claims.Add(claim))
 		if got := a.WaitingHere("shop", "data", "uid-1"); got != test.want {
 			t.Errorf("%s: %t, want %t", test.name, got, test.want)
 		}

@@ -36,9 +36,7 @@ func sharing(t *testing.T, change func(map[string]*corev1.PersistentVolumeClaim,
 	client, sent := kubetest.RecordedClient(t, answers)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
 	for name, provisioner := range map[string]string{"late": api.DriverName, "network": "nfs.example.com"} {
-		if err := agent.classes.Add(kubetest.Class(name, provisioner, storagev1.VolumeBindingWaitForFirstConsumer)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.classes.Add(kubetest.Class(name, provisioner, storagev1.VolumeBindingWaitForFirstConsumer)))
 	}
 	return agent, sent
 }
@@ -100,9 +98,7 @@ func TestPodsThatShareAClaim(t *testing.T) {
 		for asked, want := range test.want {
 			agent, _ := sharing(t, test.change, test.pods...)
 			company, err := agent.PodClaims(t.Context(), "ns", asked)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := listed(company.Claims); got != want {
 				t.Errorf("%s: the peers of %s are %q, want %q", name, asked, got, want)
 			}
@@ -145,9 +141,7 @@ func TestConnectedPodsShareOneName(t *testing.T) {
 func TestAnotherPodsEphemeralVolume(t *testing.T) {
 	agent, _ := sharing(t, func(claims map[string]*corev1.PersistentVolumeClaim, answers map[string]any) {}, "x: a y-b", "z: c d")
 	pods, err := agent.pods.waiting(t.Context(), "ns")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pods = slices.Clone(pods)
 	pods = append(pods, waitingPod{namespace: "ns", name: "y", uid: "pod-y", claims: []string{"y-b", "c", "d"}, ephemeral: []string{"y-b"}})
 	for asked, want := range map[string]string{"a": "y-b", "c": "d"} {

@@ -58,19 +58,13 @@ func (r *restoring) ask(t *testing.T) (requests []string, err error) {
 	client, sent := kubetest.RecordedClient(t, answers)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
 	for _, c := range r.contents {
-		if err := agent.contents.Add(c); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.contents.Add(c))
 	}
 	if r.claim != nil {
-		if err := agent.claims.Add(r.claim); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.claims.Add(r.claim))
 	}
 	of, err := lvm.ParseID(r.of)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = agent.MayRestore(t.Context(), "ns", "copy", "claim-copy", of)
 	return sent(), err
 }
@@ -167,16 +161,12 @@ func TestRestoreErrorWithoutAPIServerIsRetryable(t *testing.T) {
 	}))
 	client := kubetest.ClientOf(t, server)
 	of, err := lvm.ParseID(kubetest.SnapshotHandle("uid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	agent := NewAgent(Config{Client: client, Node: "node-1"})
 	if err := agent.MayRestore(t.Context(), "ns", "copy", "claim-copy", of); lvm.KindOf(err) != lvm.KindBusy {
 		t.Error(err)
 	}
-	if err := agent.claims.Add(newRestoring().claim); err != nil {
-		t.Fatal(err)
-	}
+	must(t, agent.claims.Add(newRestoring().claim))
 	if err := agent.MayRestore(t.Context(), "ns", "copy", "claim-copy", of); lvm.KindOf(err) != lvm.KindBusy {
 		t.Error(err)
 	}
@@ -211,9 +201,7 @@ func TestRestoreOfAMember(t *testing.T) {
 		s.OwnerReferences = []metav1.OwnerReference{{Kind: "VolumeGroupSnapshot", Name: "nightly", UID: group}}
 		change(c, s)
 		wanted, err := lvm.ParseID(c.Status.SnapshotHandle)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := kubeclient.RestoreChain(kubetest.Claim("copy", "thin", ""), s, c, "node-1", wanted); (err == nil) != (what == "") || err != nil && lvm.KindOf(err) != lvm.KindInvalid {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -72,9 +72,7 @@ func TestClaimWithoutCreateCall(t *testing.T) {
 	seen := func(version string) {
 		c := given("data", "late", "node-1")
 		c.ResourceVersion = version
-		if err := store.Add(c); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Add(c))
 	}
 	expect := func(when string, want bool) time.Time {
 		t.Helper()
@@ -96,9 +94,7 @@ func TestClaimWithoutCreateCall(t *testing.T) {
 	listed := given("data", "late", "node-1")
 	listed.ResourceVersion = "2"
 	list := func() {
-		if err := store.Replace([]any{listed}, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Replace([]any{listed}, ""))
 	}
 	if list(); expect("listed again", true) != first {
 		t.Error("another list made it new")
@@ -148,9 +144,7 @@ func TestGiveBack(t *testing.T) {
 		agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
 		clone := given("clone", "late", "node-1")
 		clone.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: test.source}
-		if err := agent.claims.Add(clone); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.claims.Add(clone))
 		agent.retryDelay = time.Nanosecond
 		if err := agent.retrigger(t.Context(), clone); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -170,9 +164,7 @@ func TestLargeClaimIsIgnored(t *testing.T) {
 	marked.Annotations = map[string]string{api.AnnotationTrimInterval: long}
 	store := newClaimStore("node-1", func(string) {})
 	for _, claim := range []*corev1.PersistentVolumeClaim{large, marked} {
-		if err := store.Add(claim); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Add(claim))
 	}
 	kept, ok := store.waiting("ns/large")
 	if !ok || kept.Size() > 1000 || kept.Spec.StorageClassName != nil {

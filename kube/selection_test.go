@@ -75,9 +75,7 @@ func TestSelectedNodeThatDoesNotExist(t *testing.T) {
 					}
 					return answer(http.StatusCreated, kubetest.Claim("data", "late", ""))
 				})})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
 				defer agent.queue.ShutDown()
 				_ = agent.classes.Add(kubetest.Class("late", test.class, late)) // Add never fails

@@ -72,13 +72,9 @@ func TestPlaceTogether(t *testing.T) {
 			}
 			return test.fit
 		})
-		if err := agent.classes.Add(kubetest.Class("late", api.DriverName, late)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.classes.Add(kubetest.Class("late", api.DriverName, late)))
 		for _, node := range []string{test.first, "node-1"} {
-			if err := agent.claims.Add(selecting("a", node)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, agent.claims.Add(selecting("a", node)))
 		}
 		for range 2 { // the second run finds what the first has recorded
 			if job, ok := agent.jobFor(t.Context(), kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: "ns/a"}); ok {
@@ -113,9 +109,7 @@ func TestSelectedWithin(t *testing.T) {
 		if uid != "" {
 			c.UID = "other"
 		}
-		if err := store.Add(c); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Add(c))
 	}
 	add("came", "node-1", "")
 	add("came", "node-1", "")

@@ -48,9 +48,7 @@ func TestPodReaderMatchesClientGo(t *testing.T) {
 	}
 	protobuf := kubetest.PodList(t, pods...)
 	text, err := json.Marshal(corev1.PodList{Items: pods})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for encoding, body := range map[string][]byte{runtime.ContentTypeProtobuf: protobuf, runtime.ContentTypeJSON: text} {
 		got, err := listerOf(t, encoding, body).list(t.Context(), "ns")
 		for i := range got { // a decoded time has the machine's zone
@@ -88,9 +86,7 @@ func TestHugePodsDoNotCount(t *testing.T) {
 		pods = append(pods, podWith(fmt.Sprintf("many-%d", i), 0, names(podClaimsMost-10)...))
 	}
 	got, err := listerOf(t, runtime.ContentTypeProtobuf, kubetest.PodList(t, pods...)).list(t.Context(), "ns")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kept, usual := 0, 0
 	for _, pod := range got {
 		if pod.name == "web-1" || pod.name == "web-2" {

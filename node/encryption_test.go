@@ -117,7 +117,7 @@ func TestEncryptedVolumeThatMoved(t *testing.T) {
 	for _, move := range []string{"", "00000000000000000000000000000001"} {
 		f := newEncrypted()
 		f.volume.Move = move
-		succeed(t, f.stageEncrypted(t, secret, fsType("xfs")))
+		must(t, f.stageEncrypted(t, secret, fsType("xfs")))
 		if got := f.luks.last.Volume.Copied; got != (move != "") {
 			t.Errorf("move %q: opened as a copy: %t", move, got)
 		}
@@ -126,16 +126,16 @@ func TestEncryptedVolumeThatMoved(t *testing.T) {
 
 func TestLifeOfAnEncryptedFileSystem(t *testing.T) {
 	f := newEncrypted()
-	succeed(t, f.stageEncrypted(t, secret, fsType("xfs")))
+	must(t, f.stageEncrypted(t, secret, fsType("xfs")))
 	f.expect(t, "activate", "open /dev/dm-3", "format xfs /dev/dm-7", "create /staging", "mount /dev/dm-7 /staging xfs ")
 	if v := f.luks.last.Volume; v != luks.NewVolume(testID.String(), "uuid", "/dev/dm-3") || f.luks.last.Discards {
 		t.Errorf("opened as %+v, %+v", v, f.luks.last.Discards)
 	}
-	succeed(t, f.stageEncrypted(t, secret, fsType("xfs")))
+	must(t, f.stageEncrypted(t, secret, fsType("xfs")))
 	f.expect(t, "activate", "open /dev/dm-3")
-	succeed(t, f.publishEncrypted(t, fsType("xfs")))
+	must(t, f.publishEncrypted(t, fsType("xfs")))
 	f.expect(t, "create /target", "bind /staging /target writable")
-	succeed(t, f.publishEncrypted(t, fsType("xfs")))
+	must(t, f.publishEncrypted(t, fsType("xfs")))
 	f.expect(t)
 	if reply, err := f.server().NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: testID.String(), VolumePath: "/target"}); err != nil || len(reply.GetUsage()) != 2 {
 		t.Errorf("its statistics: %v, %v", reply, err)
@@ -144,10 +144,10 @@ func TestLifeOfAnEncryptedFileSystem(t *testing.T) {
 		t.Errorf("unstaged while it is published: %v", err)
 	}
 	f.did = nil
-	succeed(t, f.unpublish(t))
-	succeed(t, f.unstage(t))
+	must(t, f.unpublish(t))
+	must(t, f.unstage(t))
 	f.expect(t, "unmount /target", "remove /target", "close")
-	succeed(t, f.unstage(t))
+	must(t, f.unstage(t))
 	f.expect(t)
 }
 
@@ -157,16 +157,16 @@ func TestLifeOfAnEncryptedRawDevice(t *testing.T) {
 		t.Errorf("published while it is closed: %v", err)
 	}
 	f.expect(t)
-	succeed(t, f.stageEncrypted(t, secret, rawBlock))
+	must(t, f.stageEncrypted(t, secret, rawBlock))
 	f.expect(t, "activate", "open /dev/dm-3")
-	succeed(t, f.publishEncrypted(t, rawBlock))
+	must(t, f.publishEncrypted(t, rawBlock))
 	f.expect(t, "create /target", "bind /dev/dm-7 /target writable")
 	reply, err := f.server().NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: testID.String(), VolumePath: "/target"})
 	if err != nil || reply.GetUsage()[0].GetTotal() != int64(lvm.GiB) {
 		t.Errorf("its statistics: %v, %v", reply, err)
 	}
-	succeed(t, f.unpublish(t))
-	succeed(t, f.unstage(t))
+	must(t, f.unpublish(t))
+	must(t, f.unstage(t))
 	f.expect(t, "unmount /target", "remove /target", "close")
 }
 
@@ -179,7 +179,7 @@ func TestExpandEncrypted(t *testing.T) {
 	if _, err := expand(2*lvm.GiB, secret); lvm.KindOf(err) != lvm.KindNotFound {
 		t.Errorf("expanded while it is closed: %v", err)
 	}
-	succeed(t, f.stageEncrypted(t, secret))
+	must(t, f.stageEncrypted(t, secret))
 	f.did, f.lags = nil, true
 	reply, err := expand(2*lvm.GiB, secret)
 	if err != nil || reply.GetCapacityBytes() != int64(2*lvm.GiB) || f.luks.last.Keys.Current == nil {
@@ -225,7 +225,7 @@ func TestPlainVolumesDoWithoutEncryption(t *testing.T) {
 				{"unstage", func() error { return f.unstage(t) }, []string{"Mapping"}},
 			} {
 				f.luks.calls = nil
-				succeed(t, step.run())
+				must(t, step.run())
 				if !slices.Equal(f.luks.calls, step.want) {
 					t.Errorf("%s called %q of the encryption, want %q", step.name, f.luks.calls, step.want)
 				}

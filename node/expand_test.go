@@ -125,14 +125,14 @@ func TestGrowthAtStage(t *testing.T) {
 	}
 	f.expect(t, "activate", "check xfs /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging xfs ", "resize /dev/dm-3 /staging")
 	f.fail = ""
-	succeed(t, f.stage(t, fsType("xfs")))
+	must(t, f.stage(t, fsType("xfs")))
 	f.expect(t, "activate", "resize /dev/dm-3 /staging")
-	succeed(t, f.stage(t, fsType("xfs")))
+	must(t, f.stage(t, fsType("xfs")))
 	f.expect(t, "activate")
-	succeed(t, f.unstage(t))
+	must(t, f.unstage(t))
 	f.expect(t, "unmount /staging")
 	f.lags = true
-	succeed(t, f.stage(t, fsType("xfs", "ro")))
+	must(t, f.stage(t, fsType("xfs", "ro")))
 	f.expect(t, "activate", "check xfs /dev/dm-3", "mount /dev/dm-3 /staging xfs ro")
 }
 
@@ -146,7 +146,7 @@ func TestCopies(t *testing.T) {
 	} {
 		f := newFake()
 		f.content = filesystem.Content{Type: name}
-		succeed(t, f.stage(t, fsType(name, "noatime"), copied))
+		must(t, f.stage(t, fsType(name, "noatime"), copied))
 		f.expect(t, want...)
 		f = newFake() // of a volume that was never formatted, or that lost its superblock
 		f.content.Marked = true

@@ -18,7 +18,7 @@ func TestFormatUnderTheMark(t *testing.T) {
 	}
 	f.expect(t, "activate")
 	f.content.Marked = true
-	succeed(t, f.stage(t))
+	must(t, f.stage(t))
 	f.expect(t, "activate", "format ext4 /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro")
 
 	f = newEncrypted()
@@ -33,12 +33,12 @@ func TestFormatUnderTheMark(t *testing.T) {
 	}
 	f.expect(t, "activate", "remove mark /dev/dm-3 uuid", "write mark /dev/dm-7 uuid at 50565120", "open /dev/dm-3")
 	f.contents = map[string]filesystem.Content{mappingPath: {Marked: true}}
-	succeed(t, f.stageEncrypted(t, secret))
+	must(t, f.stageEncrypted(t, secret))
 	f.expect(t, "activate", "open /dev/dm-3", "format ext4 /dev/dm-7", "create /staging", "mount /dev/dm-7 /staging ext4 errors=remount-ro")
 
 	f = newEncrypted() // its user can read each byte of the mapping
 	f.volume.FormatMark, f.volume.Block = lvm.LUKSHeaderSize+12345*lvm.FormatMarkSize, true
 	f.content.Marked = true
-	succeed(t, f.stageEncrypted(t, secret, rawBlock))
+	must(t, f.stageEncrypted(t, secret, rawBlock))
 	f.expect(t, "activate", "remove mark /dev/dm-3 uuid", "open /dev/dm-3")
 }

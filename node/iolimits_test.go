@@ -51,9 +51,7 @@ func newLimitedNode(t *testing.T) *limitedNode {
 			err = tree.Make(name)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := newFake()
 	f.volume.Limits = limited
 	f.mounts["/staging"], f.kinds["/staging"] = fsMount(ourDevice, false), mount.PathEmptyDir
@@ -99,20 +97,20 @@ func TestLimitsOfAPod(t *testing.T) {
 			n.expectLimits(cgroupTwo, limitsOfDevice)
 		}
 	}
-	succeed(t, n.publishAt(pathOf(podOne)))
+	must(t, n.publishAt(pathOf(podOne)))
 	n.expectLimits(cgroupTwo)
 	n.tree.Writes()
-	succeed(t, n.publishAt(pathOf(podOne))) // the kubelet repeats it
+	must(t, n.publishAt(pathOf(podOne))) // the kubelet repeats it
 	if writes := n.tree.Writes(); len(writes) > 0 {
 		t.Errorf("writes %q", writes)
 	}
-	succeed(t, n.publishAt(pathOf(podTwo)))
-	succeed(t, n.unpublishAt(pathOf(podOne)))
+	must(t, n.publishAt(pathOf(podTwo)))
+	must(t, n.unpublishAt(pathOf(podOne)))
 	n.expectLimits(cgroupTwo, limitsOfDevice)
-	succeed(t, n.unpublishAt(pathOf(podOne)))
-	succeed(t, n.publishAt("/target")) // no pod's path
-	succeed(t, n.tree.Remove(cgroupTwo))
-	succeed(t, n.unpublishAt(pathOf(podTwo)))
+	must(t, n.unpublishAt(pathOf(podOne)))
+	must(t, n.publishAt("/target")) // no pod's path
+	must(t, n.tree.Remove(cgroupTwo))
+	must(t, n.unpublishAt(pathOf(podTwo)))
 }
 
 // TestLimitsOfRawAndEncryptedVolumes: the limits are those of the device that the pod uses.
@@ -123,11 +121,11 @@ func TestLimitsOfRawAndEncryptedVolumes(t *testing.T) {
 	publish := func(change ...func(*csi.NodePublishVolumeRequest)) {
 		t.Helper()
 		_, err := n.NodePublishVolume(t.Context(), request(append(change, target(raw), rawBlock)...))
-		succeed(t, err)
+		must(t, err)
 	}
 	publish()
 	n.expectLimits(cgroupOne, limitsOfDevice)
-	succeed(t, n.unpublishAt(raw))
+	must(t, n.unpublishAt(raw))
 	n.expectLimits(cgroupOne)
 	n.fake.luks.class, n.fake.luks.open = lvm.Class{Encryption: lvm.EncryptionLUKS2}, true
 	publish(attribute(api.AttributeEncryption, "luks2"))
@@ -138,7 +136,7 @@ func TestLimitsOfRawAndEncryptedVolumes(t *testing.T) {
 // A volume without limits does not wait.
 func TestPodWithoutCgroup(t *testing.T) {
 	n := newLimitedNode(t)
-	succeed(t, n.tree.Remove(cgroupOne))
+	must(t, n.tree.Remove(cgroupOne))
 	synctest.Test(t, func(t *testing.T) {
 		n := &limitedNode{n.Server, t, n.fake, n.tree}
 		if err := n.publishAt(pathOf(podOne)); lvm.KindOf(err) != lvm.KindBusy || !strings.Contains(err.Error(), podOne) {
@@ -147,18 +145,18 @@ func TestPodWithoutCgroup(t *testing.T) {
 	})
 	n.fake.expect(t)
 	n.fake.volume.Limits = lvm.Limits{}
-	succeed(t, n.publishAt(pathOf(podOne)))
+	must(t, n.publishAt(pathOf(podOne)))
 }
 
 // TestNodeWithoutIOController: the pod starts, the volume has a condition until its limits are set, and a change of the limits is refused.
 func TestNodeWithoutIOController(t *testing.T) {
 	n := newLimitedNode(t)
-	succeed(t, n.tree.Withhold())
+	must(t, n.tree.Withhold())
 	conditions := func(want int) (text string) {
 		t.Helper()
-		succeed(t, ignoreConflict(n.CheckLimits(t.Context())))
+		must(t, ignoreConflict(n.CheckLimits(t.Context())))
 		found, err := n.Health(t.Context())
-		succeed(t, err)
+		must(t, err)
 		found = slices.DeleteFunc(found, func(c lvm.Condition) bool { return c.Type != lvm.ConditionIOLimitsNotSet })
 		if len(found) != want {
 			t.Errorf("conditions %+v, want %d", found, want)
@@ -168,7 +166,7 @@ func TestNodeWithoutIOController(t *testing.T) {
 		}
 		return text
 	}
-	succeed(t, n.publishAt(pathOf(podOne)))
+	must(t, n.publishAt(pathOf(podOne)))
 	if text := conditions(1); !strings.Contains(text, "the cgroup / of this node does not have the io controller") {
 		t.Errorf("condition %q", text)
 	}
@@ -176,32 +174,32 @@ func TestNodeWithoutIOController(t *testing.T) {
 		t.Errorf("kind %d: %v", lvm.KindOf(err), err)
 	}
 	tree, err := iolimittest.New(n.tree.Dir) // another boot, with the controller
-	succeed(t, err)
-	succeed(t, n.tree.Write(filepath.Join(tree.Dir, "cgroup.subtree_control"), "+io"))
+	must(t, err)
+	must(t, n.tree.Write(filepath.Join(tree.Dir, "cgroup.subtree_control"), "+io"))
 	conditions(0)
 	n.expectLimits(cgroupOne, limitsOfDevice)
-	succeed(t, n.unpublishAt(pathOf(podOne)))
+	must(t, n.unpublishAt(pathOf(podOne)))
 	conditions(0)
 }
 
 // TestVolumeWithoutDeviceHasNoLimitsToSet: when an encrypted volume is closed, no pod uses it, and nothing says any more that its limits are not set.
 func TestVolumeWithoutDeviceHasNoLimitsToSet(t *testing.T) {
 	n := newLimitedNode(t)
-	succeed(t, n.tree.Withhold())
+	must(t, n.tree.Withhold())
 	delete(n.fake.mounts, "/staging")
 	raw := "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/" + podOne
 	n.fake.luks.class, n.fake.luks.open = lvm.Class{Encryption: lvm.EncryptionLUKS2}, true
 	_, err := n.NodePublishVolume(t.Context(), request(target(raw), rawBlock, attribute(api.AttributeEncryption, "luks2")))
-	succeed(t, err)
+	must(t, err)
 	expect := func(want int) {
 		t.Helper()
-		succeed(t, ignoreConflict(n.CheckLimits(t.Context())))
+		must(t, ignoreConflict(n.CheckLimits(t.Context())))
 		if found := n.limits.conditions([]lvm.Volume{{ID: testID}}); len(found) != want {
 			t.Errorf("conditions %+v, want %d", found, want)
 		}
 	}
 	expect(1)
-	succeed(t, n.unpublishAt(raw))
+	must(t, n.unpublishAt(raw))
 	n.fake.luks.open = false
 	expect(0)
 }
@@ -217,33 +215,33 @@ func ignoreConflict(err error) error {
 func TestChangedLimits(t *testing.T) {
 	n := newLimitedNode(t)
 	n.fake.volume.Limits = lvm.Limits{}
-	succeed(t, n.publishAt(pathOf(podOne)))
-	succeed(t, n.ApplyLimits(t.Context(), testID))
+	must(t, n.publishAt(pathOf(podOne)))
+	must(t, n.ApplyLimits(t.Context(), testID))
 	if writes := n.tree.Writes(); len(writes) > 0 {
 		t.Errorf("without limits: writes %q", writes)
 	}
 	n.fake.volume.Limits = limited
-	succeed(t, n.ApplyLimits(t.Context(), testID))
+	must(t, n.ApplyLimits(t.Context(), testID))
 	n.expectLimits(cgroupOne, limitsOfDevice)
 	n.expectLimits(cgroupTwo)
-	succeed(t, n.publishAt(pathOf(podTwo)))
+	must(t, n.publishAt(pathOf(podTwo)))
 	n.fake.volume.Limits = lvm.Limits{Fixed: lvm.Rates{WriteIOPS: 50}}
-	succeed(t, n.ApplyLimits(t.Context(), testID))
+	must(t, n.ApplyLimits(t.Context(), testID))
 	for _, cgroup := range []string{cgroupOne, cgroupTwo} {
 		n.expectLimits(cgroup, "253:3 rbps=max wbps=max riops=max wiops=50")
 	}
 	n.fake.volume.Limits = lvm.Limits{}
-	succeed(t, n.tree.Remove(cgroupTwo)) // the pod has just ended
-	succeed(t, n.ApplyLimits(t.Context(), testID))
+	must(t, n.tree.Remove(cgroupTwo)) // the pod has just ended
+	must(t, n.ApplyLimits(t.Context(), testID))
 	n.expectLimits(cgroupOne)
 	release, err := n.locks.lockShared(testID.String())
-	succeed(t, err)
+	must(t, err)
 	if err := n.ApplyLimits(t.Context(), testID); lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("during another operation: %v", err)
 	}
 	release()
 	n.fake.active = false
-	succeed(t, n.ApplyLimits(t.Context(), testID))
+	must(t, n.ApplyLimits(t.Context(), testID))
 	if err := n.fake.server().ApplyLimits(t.Context(), testID); lvm.KindOf(err) != lvm.KindConflict {
 		t.Errorf("without the switch: %v", err)
 	}
@@ -253,7 +251,7 @@ func TestChangedLimits(t *testing.T) {
 // does not have any more are removed; what is right is not written.
 func TestCheckLimits(t *testing.T) {
 	n := newLimitedNode(t)
-	succeed(t, n.publishAt(pathOf(podOne)))
+	must(t, n.publishAt(pathOf(podOne)))
 	for what, change := range map[string]func() error{
 		"the controller was taken away": func() error { return n.tree.TakeAway("kubepods") },
 		"another program wrote": func() error {
@@ -261,21 +259,21 @@ func TestCheckLimits(t *testing.T) {
 		},
 		"killed while lifted": func() error { _, err := n.LiftLimits(t.Context(), testID); return err },
 	} {
-		succeed(t, change())
+		must(t, change())
 		n.restart()
-		succeed(t, n.CheckLimits(t.Context()))
+		must(t, n.CheckLimits(t.Context()))
 		if got := n.tree.Max(cgroupOne); !slices.Equal(got, []string{limitsOfDevice}) {
 			t.Errorf("%s: %q", what, got)
 		}
 	}
 	n.tree.Writes()
-	succeed(t, n.CheckLimits(t.Context()))
+	must(t, n.CheckLimits(t.Context()))
 	if writes := n.tree.Writes(); len(writes) > 0 {
 		t.Errorf("writes %q", writes)
 	}
 	n.restart()
 	n.fake.volume.Limits = lvm.Limits{}
-	succeed(t, n.CheckLimits(t.Context()))
+	must(t, n.CheckLimits(t.Context()))
 	n.expectLimits(cgroupOne)
 }
 
@@ -283,16 +281,16 @@ func TestCheckLimits(t *testing.T) {
 // then.
 func TestLiftedDuringCopy(t *testing.T) {
 	n := newLimitedNode(t)
-	succeed(t, n.publishAt(pathOf(podOne)))
+	must(t, n.publishAt(pathOf(podOne)))
 	n.fake.did = nil
 	end, err := n.PrepareCopy(t.Context(), testID)
-	succeed(t, err)
+	must(t, err)
 	n.fake.expect(t, "sync /staging")
 	n.expectLimits(cgroupOne)
-	succeed(t, n.CheckLimits(t.Context()))
+	must(t, n.CheckLimits(t.Context()))
 	n.expectLimits(cgroupOne)
 	n.fake.volume.Limits = lvm.Limits{Fixed: lvm.Rates{WriteIOPS: 50}}
-	succeed(t, n.ApplyLimits(t.Context(), testID))
+	must(t, n.ApplyLimits(t.Context(), testID))
 	n.expectLimits(cgroupOne)
 	end()
 	n.expectLimits(cgroupOne, "253:3 rbps=max wbps=max riops=max wiops=50")
@@ -304,9 +302,9 @@ func TestLiftedDuringCopy(t *testing.T) {
 	n.fake.fail, n.fake.did = "", nil
 	synctest.Test(t, func(t *testing.T) { // a pod starts or ends at that moment
 		end, err := n.LiftLimits(t.Context(), testID)
-		succeed(t, err)
+		must(t, err)
 		release, err := n.locks.lockShared(testID.String())
-		succeed(t, err)
+		must(t, err)
 		end()
 		n.expectLimits(cgroupOne)
 		release()
@@ -316,11 +314,11 @@ func TestLiftedDuringCopy(t *testing.T) {
 	n.fake.did = nil
 	n.fake.volume.Limits = lvm.Limits{}
 	end, err = n.LiftLimits(t.Context(), testID)
-	succeed(t, err)
+	must(t, err)
 	end()
 	n.fake.active = false
 	_, err = n.LiftLimits(context.Background(), testID)
-	succeed(t, err)
+	must(t, err)
 	n.fake.expect(t)
 }
 
@@ -332,7 +330,7 @@ func TestLiftedDuringExpansion(t *testing.T) {
 	n.fake.luks.class, n.fake.luks.open = lvm.Class{Encryption: lvm.EncryptionLUKS2}, true
 	raw, limits := "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/"+podOne, strings.Replace(limitsOfDevice, ":3", ":7", 1)
 	_, err := n.NodePublishVolume(t.Context(), request(target(raw), rawBlock, attribute(api.AttributeEncryption, "luks2")))
-	succeed(t, err)
+	must(t, err)
 	n.expectLimits(cgroupOne, limits)
 	expand := func() error {
 		_, err := n.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: testID.String(), VolumePath: raw})
@@ -343,7 +341,7 @@ func TestLiftedDuringExpansion(t *testing.T) {
 			n.expectLimits(cgroupOne)
 		}
 	}
-	succeed(t, expand())
+	must(t, expand())
 	n.expectLimits(cgroupOne, limits)
 	n.fake.fail = "expand"
 	if err := expand(); err == nil {
@@ -359,22 +357,22 @@ func TestPublishWithoutClass(t *testing.T) {
 	publish := func(want int, limits ...string) {
 		t.Helper()
 		n.fake.lookups = 0
-		succeed(t, n.publishAt(pathOf(podOne)))
+		must(t, n.publishAt(pathOf(podOne)))
 		if n.fake.lookups != want {
 			t.Errorf("%d readings of the record, want %d", n.fake.lookups, want)
 		}
 		n.expectLimits(cgroupOne, limits...)
-		succeed(t, n.unpublishAt(pathOf(podOne)))
+		must(t, n.unpublishAt(pathOf(podOne)))
 	}
-	succeed(t, n.publishAt(pathOf(podOne))) // io.max exists from the first limit on
-	succeed(t, n.unpublishAt(pathOf(podOne)))
+	must(t, n.publishAt(pathOf(podOne))) // io.max exists from the first limit on
+	must(t, n.unpublishAt(pathOf(podOne)))
 	n.fake.volume.Limits = lvm.Limits{}
 	publish(1) // a driver that has just started does not know yet
-	succeed(t, n.CheckLimits(t.Context()))
+	must(t, n.CheckLimits(t.Context()))
 	publish(0)
 	n.fake.volume.Limits = limited
 	release, err := n.locks.lockShared(testID.String()) // a pod starts while the record changes
-	succeed(t, err)
+	must(t, err)
 	if err := n.ApplyLimits(t.Context(), testID); lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("kind %d: %v", lvm.KindOf(err), err)
 	}
@@ -382,7 +380,7 @@ func TestPublishWithoutClass(t *testing.T) {
 	publish(1, limitsOfDevice)
 	n.limits.noteFree(n.limits.changesNow()-1, []lvm.Volume{{ID: testID, UUID: "uuid"}}) // a reading from before the change
 	publish(1, limitsOfDevice)
-	succeed(t, n.CheckLimits(t.Context()))
+	must(t, n.CheckLimits(t.Context()))
 	publish(1, limitsOfDevice)
 	if n.limits.noteFree(n.limits.changesNow(), []lvm.Volume{{ID: testID, UUID: "another"}}); n.limits.isFree(testID, "uuid") {
 		t.Error("a volume is taken for another one with its handle")
@@ -393,7 +391,7 @@ func TestPublishWithoutClass(t *testing.T) {
 // preparations ends. One that fails leaves them set.
 func TestLiftedDuringGroupSnapshot(t *testing.T) {
 	n := newLimitedNode(t)
-	succeed(t, n.publishAt(pathOf(podOne)))
+	must(t, n.publishAt(pathOf(podOne)))
 	n.fake.did = nil
 	n.fake.during = func(call string) {
 		if call == "sync /staging" {
@@ -401,10 +399,10 @@ func TestLiftedDuringGroupSnapshot(t *testing.T) {
 		}
 	}
 	end, err := n.PrepareGroupCopy(t.Context(), testID)
-	succeed(t, err)
+	must(t, err)
 	n.fake.expect(t, "sync /staging", "sync /staging")
 	again, err := n.PrepareGroupCopy(t.Context(), testID)
-	succeed(t, err)
+	must(t, err)
 	again()
 	n.expectLimits(cgroupOne)
 	end()
@@ -444,7 +442,7 @@ func TestIO(t *testing.T) {
 // TestLimitsEndWithTheVolume: what limits remained are removed before the file system is unmounted.
 func TestLimitsEndWithTheVolume(t *testing.T) {
 	n := newLimitedNode(t)
-	succeed(t, n.publishAt(pathOf(podOne)))
+	must(t, n.publishAt(pathOf(podOne)))
 	delete(n.fake.mounts, pathOf(podOne)) // an admin unmounted it
 	n.fake.during = func(call string) {
 		if call == "unmount /staging" {
@@ -452,6 +450,6 @@ func TestLimitsEndWithTheVolume(t *testing.T) {
 		}
 	}
 	_, err := n.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: testID.String(), StagingTargetPath: "/staging"})
-	succeed(t, err)
+	must(t, err)
 	n.expectLimits(cgroupOne)
 }

@@ -34,9 +34,7 @@ for field in $fields; do cp "${field#*=}" "$SECRETS/$name/${field%%=*}"; done
 // with it: a request is a proto3 message, whose strings are UTF-8.
 func TestDocumentedKeys(t *testing.T) {
 	page, err := os.ReadFile(keyPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	blocks := 0
 	for _, block := range regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```").FindAllStringSubmatch(string(page), -1) {
 		if !strings.Contains(block[1], "create secret") {
@@ -60,13 +58,9 @@ func secretsOf(t *testing.T, commands string) map[string]map[string]string {
 	dir := t.TempDir()
 	bin, secrets := filepath.Join(dir, "bin"), filepath.Join(dir, "secrets")
 	for _, folder := range []string{bin, secrets, filepath.Join(dir, "work")} {
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(folder, 0o700))
 	}
-	if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte(fakeKubectl), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(bin, "kubectl"), []byte(fakeKubectl), 0o700))
 	sh := exec.CommandContext(t.Context(), "sh", "-euc", commands)
 	sh.Dir = filepath.Join(dir, "work")
 	sh.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "SECRETS=" + secrets}
@@ -80,9 +74,7 @@ func secretsOf(t *testing.T, commands string) map[string]map[string]string {
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		name := filepath.Base(filepath.Dir(file))
 		if created[name] == nil {
 			created[name] = map[string]string{}
@@ -100,9 +92,7 @@ func passed(t *testing.T, secret map[string]string) map[string]string {
 		t.Fatalf("the kubelet cannot pass the Secret: %v", err)
 	}
 	var r csi.NodeStageVolumeRequest
-	if err := proto.Unmarshal(wire, &r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, proto.Unmarshal(wire, &r))
 	return r.GetSecrets()
 }
 
@@ -130,8 +120,6 @@ func TestAdviceForAKey(t *testing.T) {
 		t.Fatalf("no command in %q", err)
 	}
 	key, err := exec.CommandContext(t.Context(), "sh", "-euc", command[1]).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	succeed(t, newEncrypted().stageEncrypted(t, passed(t, map[string]string{"key": string(key)})))
+	must(t, err)
+	must(t, newEncrypted().stageEncrypted(t, passed(t, map[string]string{"key": string(key)})))
 }

@@ -13,13 +13,9 @@ import (
 // call, and compares the counters: so nothing happens after the call, and the host stays open.
 func TestOneStage(t *testing.T) {
 	host := lvmtest.NewNode(lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{40 * lvm.GiB}}).Host(lvm.Config{Cluster: "cluster-1", Node: "node-1"})
-	if err := host.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, host.Start(t.Context()))
 	v, err := host.Create(t.Context(), lvm.Spec{Name: "pvc-1", Class: lvm.Class{Group: "vg"}, Required: lvm.GiB})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := newFake()
 	f.content.Marked = true
 	s := New(Config{NodeName: "node-1", Devices: host, Encryption: &f.luks, Tools: f, Mounts: f, MountedFileSystems: f, BlockDevices: f})

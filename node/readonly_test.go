@@ -36,21 +36,21 @@ func TestReadOnlyCopy(t *testing.T) {
 		"btrfs": {"mount /dev/dm-3 /staging btrfs rw", "mount /dev/dm-3 /staging btrfs ro"},
 	} {
 		f := newCopy(name)
-		succeed(t, f.stageCopy(t, name))
+		must(t, f.stageCopy(t, name))
 		check := []string{"check " + name + " /dev/dm-3"}
 		if name == "btrfs" {
 			check = append([]string{"set UUID /dev/dm-3"}, check...)
 		}
 		f.expect(t, slices.Concat([]string{"activate", "begin replay"}, check, []string{"create /staging", want[0], "sync /staging", "unmount /staging", "set replayed", want[1]})...)
-		succeed(t, f.stageCopy(t, name))
+		must(t, f.stageCopy(t, name))
 		f.expect(t, "activate")
-		succeed(t, f.publish(t, fsType(name), manyReaders))
+		must(t, f.publish(t, fsType(name), manyReaders))
 		f.expect(t, "create /target", "bind /staging /target read-only")
-		succeed(t, f.unpublish(t))
-		succeed(t, f.unstage(t))
+		must(t, f.unpublish(t))
+		must(t, f.unstage(t))
 		f.did = nil
 		f.lags = true
-		succeed(t, f.stageCopy(t, name))
+		must(t, f.stageCopy(t, name))
 		f.expect(t, "activate", want[1])
 	}
 }
@@ -60,7 +60,7 @@ func TestReadOnlyCopyWithOptions(t *testing.T) {
 	for _, options := range []string{"ro", "rw", "noatime,ro"} {
 		f := newCopy("xfs")
 		f.kinds["/staging"] = mount.PathEmptyDir
-		succeed(t, f.stage(t, fsType("xfs", options), manyReaders))
+		must(t, f.stage(t, fsType("xfs", options), manyReaders))
 		var mounts []string
 		for _, call := range f.did {
 			if strings.HasPrefix(call, "mount ") {
@@ -86,7 +86,7 @@ func TestReadOnlyCopyAfterInterruption(t *testing.T) {
 			t.Errorf("%s fails: %v, %q, held %d times", failing, err, f.volume.Access, f.held)
 		}
 		f.fail, f.did = "", nil
-		succeed(t, f.stageCopy(t, "ext4"))
+		must(t, f.stageCopy(t, "ext4"))
 		if m := f.mounts["/staging"]; m == nil || !m.ReadOnly || f.volume.Access != lvm.AccessReadOnly {
 			t.Errorf("after %s failed: mounted %+v, %q", failing, m, f.volume.Access)
 		}
@@ -104,7 +104,7 @@ func TestReadOnlyCopyInUnreadableGroup(t *testing.T) {
 	} {
 		f := newCopy("ext4")
 		f.volume, f.readOnly = lvm.Volume{}, readOnly
-		succeed(t, f.stageCopy(t, "ext4"))
+		must(t, f.stageCopy(t, "ext4"))
 		f.expect(t, want...)
 	}
 }
@@ -124,14 +124,14 @@ func TestReadOnlyCopyThatBecomesReadOnly(t *testing.T) {
 		}
 		err := f.stageCopy(t, "ext4")
 		if what == "of another file system" {
-			succeed(t, err)
+			must(t, err)
 			continue
 		}
 		if lvm.KindOf(err) != lvm.KindInternal || !strings.Contains(err.Error(), "kernel log") || f.volume.Access != lvm.AccessReplaying || f.mounts["/staging"] != nil || f.held != 0 {
 			t.Errorf("%s: %v; %q, mounted %v, held %d times", what, err, f.volume.Access, f.mounts["/staging"], f.held)
 		}
 		f.during, f.failed = nil, nil
-		succeed(t, f.stageCopy(t, "ext4"))
+		must(t, f.stageCopy(t, "ext4"))
 		if f.volume.Access != lvm.AccessReadOnly {
 			t.Errorf("%s: the retry leaves %q", what, f.volume.Access)
 		}
@@ -150,7 +150,7 @@ func TestReadOnlyCopyIsNeverWritable(t *testing.T) {
 			t.Errorf("%s: publish the device for writing: %v", access, err)
 		}
 		f.expect(t, "activate")
-		succeed(t, f.publish(t, rawBlock, manyReaders))
+		must(t, f.publish(t, rawBlock, manyReaders))
 	}
 }
 
@@ -170,14 +170,14 @@ func TestEncryptedReadOnlyCopy(t *testing.T) {
 		}
 		f.luks.open = f.luks.open || call == "set replayed" // as above
 	}
-	succeed(t, stage())
+	must(t, stage())
 	f.expect(t, "activate", "begin replay", "open /dev/dm-3", "check xfs /dev/dm-7", "create /staging", "mount /dev/dm-7 /staging xfs rw,nouuid", "sync /staging", "unmount /staging",
 		"close", "set replayed", "open /dev/dm-3", "mount /dev/dm-7 /staging xfs ro,nouuid")
 	if !slices.Equal(readOnly, []bool{false, true}) || f.held != 0 {
 		t.Errorf("opened read-only: %v; held %d times", readOnly, f.held)
 	}
 	f.volume.Access = lvm.AccessReadOnly // a raw one
-	succeed(t, f.stageEncrypted(t, secret, rawBlock, manyReaders))
+	must(t, f.stageEncrypted(t, secret, rawBlock, manyReaders))
 	if !f.luks.last.ReadOnly {
 		t.Error("a raw copy is opened for writing")
 	}

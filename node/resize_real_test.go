@@ -156,18 +156,12 @@ func (b *bench) copied(name, fsType string, size int64) {
 func synced(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := f.WriteString("data"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Sync())
+	must(t, f.Close())
 }
 
 func TestMkfsOptionsOfTheClass(t *testing.T) {

@@ -50,49 +50,42 @@ func (f *fake) unstage(t *testing.T) error {
 	return err
 }
 
-func succeed(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestFileSystemLifecycle(t *testing.T) {
 	f := newFake()
-	succeed(t, f.stage(t, fsType("xfs", "noatime")))
+	must(t, f.stage(t, fsType("xfs", "noatime")))
 	f.expect(t, "activate", "format xfs /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging xfs noatime")
-	succeed(t, f.stage(t, fsType("xfs", "noatime")))
+	must(t, f.stage(t, fsType("xfs", "noatime")))
 	f.expect(t, "activate")
-	succeed(t, f.publish(t, fsType("xfs")))
+	must(t, f.publish(t, fsType("xfs")))
 	f.expect(t, "create /target", "bind /staging /target writable")
-	succeed(t, f.publish(t, fsType("xfs")))
+	must(t, f.publish(t, fsType("xfs")))
 	f.expect(t)
-	succeed(t, f.unpublish(t))
+	must(t, f.unpublish(t))
 	f.expect(t, "unmount /target", "remove /target")
-	succeed(t, f.unpublish(t))
+	must(t, f.unpublish(t))
 	f.expect(t)
-	succeed(t, f.unstage(t))
+	must(t, f.unstage(t))
 	f.expect(t, "unmount /staging")
-	succeed(t, f.unstage(t))
+	must(t, f.unstage(t))
 	f.expect(t)
 	f.content = filesystem.Content{Type: "xfs"}
-	succeed(t, f.stage(t, fsType("xfs")))
+	must(t, f.stage(t, fsType("xfs")))
 	f.expect(t, "activate", "check xfs /dev/dm-3", "mount /dev/dm-3 /staging xfs ")
 }
 
 func TestBlockVolumeLifecycle(t *testing.T) {
 	f := newFake()
-	succeed(t, f.stage(t, rawBlock))
+	must(t, f.stage(t, rawBlock))
 	f.expect(t, "activate")
 	f.active = false // the node has been rebooted meanwhile
 	readOnly := func(r *csi.NodePublishVolumeRequest) { rawBlock(r); r.Readonly = true }
-	succeed(t, f.publish(t, readOnly))
+	must(t, f.publish(t, readOnly))
 	f.expect(t, "activate", "set /dev/dm-3 read-only", "create /target", "bind /dev/dm-3 /target read-only")
-	succeed(t, f.publish(t, readOnly))
+	must(t, f.publish(t, readOnly))
 	f.expect(t)
-	succeed(t, f.unpublish(t))
+	must(t, f.unpublish(t))
 	f.expect(t, "set /target writable", "unmount /target", "remove /target")
-	succeed(t, f.unstage(t))
+	must(t, f.unstage(t))
 	f.expect(t)
 }
 
@@ -114,7 +107,7 @@ func TestFailedStageCanBeRepeated(t *testing.T) {
 		}
 		f.expect(t, test.left...)
 		f.fail = ""
-		succeed(t, f.stage(t))
+		must(t, f.stage(t))
 	}
 }
 
@@ -156,16 +149,16 @@ func TestOneOperationAtATime(t *testing.T) {
 func TestSeveralPodsAtOnce(t *testing.T) {
 	var b operationLocks
 	one, err := b.lockShared("v")
-	succeed(t, err)
+	must(t, err)
 	two, err := b.lockShared("v")
-	succeed(t, err)
+	must(t, err)
 	one()
 	if _, err := b.lock("v"); lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("alone beside one that shares: %v", err)
 	}
 	two()
 	alone, err := b.lock("v")
-	succeed(t, err)
+	must(t, err)
 	if _, err := b.lockShared("v"); lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("sharing beside one alone: %v", err)
 	}
@@ -220,5 +213,13 @@ func TestNodeGetInfo(t *testing.T) {
 	can, err := s.NodeGetCapabilities(t.Context(), nil)
 	if err != nil || len(can.GetCapabilities()) != 4 {
 		t.Errorf("got %v, %v", can, err)
+	}
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

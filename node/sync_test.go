@@ -35,9 +35,7 @@ func TestSyncBeforeCopy(t *testing.T) {
 	sync(0) // at the other mount
 	f.expect(t, "sync /staging", "sync /staging", "sync /staging", "sync /target")
 	release, err := s.locks.lockShared(testID.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sync(lvm.KindBusy)
 	release()
 	f.active = false

@@ -16,9 +16,7 @@ func TestTrimmable(t *testing.T) {
 	trimmable := func() int {
 		t.Helper()
 		list, err := s.Trimmable(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return len(list)
 	}
 	if n := trimmable(); n != 0 {
@@ -43,9 +41,7 @@ func TestTrimmable(t *testing.T) {
 		t.Errorf("at the end: %v", err)
 	}
 	release, err := s.locks.lock(testID.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer release()
 	if _, _, err := s.Trim(t.Context(), testID, 0); lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("while it is being unstaged: %v", err)

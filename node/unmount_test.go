@@ -40,8 +40,8 @@ func TestUnmountIgnoresOtherMounts(t *testing.T) {
 	for _, handle := range []string{"garbage", testVG + "/gone"} {
 		_, unpublish := f.server().NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: handle, TargetPath: "/target"})
 		_, unstage := f.server().NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: handle, StagingTargetPath: "/staging"})
-		succeed(t, unpublish)
-		succeed(t, unstage)
+		must(t, unpublish)
+		must(t, unstage)
 	}
 	f.expect(t)
 }
@@ -73,15 +73,15 @@ func TestReadOnlyDevices(t *testing.T) {
 	readOnly := func(r *csi.NodePublishVolumeRequest) { rawBlock(r); r.Readonly = true }
 	second := func(r *csi.NodePublishVolumeRequest) { r.TargetPath = "/second" }
 	f := newFake()
-	succeed(t, f.publish(t, readOnly))
+	must(t, f.publish(t, readOnly))
 	f.expect(t, "set /dev/dm-3 read-only", "create /target", "bind /dev/dm-3 /target read-only")
 	if err := f.publish(t, rawBlock, second); lvm.KindOf(err) != lvm.KindInUse || !strings.Contains(err.Error(), "/target") {
 		t.Errorf("a pod that writes beside one that reads: %v", err)
 	}
 	f.expect(t)
-	succeed(t, f.publish(t, readOnly, second))
+	must(t, f.publish(t, readOnly, second))
 	f.expect(t, "create /second", "bind /dev/dm-3 /second read-only")
-	succeed(t, f.unpublish(t))
+	must(t, f.unpublish(t))
 	f.expect(t, "unmount /target", "remove /target")
 	unpublish := func() error {
 		_, err := f.server().NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: testID.String(), TargetPath: "/second"})
@@ -93,9 +93,9 @@ func TestReadOnlyDevices(t *testing.T) {
 	}
 	f.expect(t, "set /second writable", "unmount /second", "set /second read-only")
 	f.fail = "set" // its disk is gone: the pod ends all the same
-	succeed(t, unpublish())
+	must(t, unpublish())
 	f.fail, f.did, f.readOnly = "", nil, true
-	succeed(t, f.publish(t, rawBlock)) // what was not taken back then is taken back now
+	must(t, f.publish(t, rawBlock)) // what was not taken back then is taken back now
 	f.expect(t, "set /dev/dm-3 writable", "create /target", "bind /dev/dm-3 /target writable")
 	if err := f.publish(t, readOnly, second); lvm.KindOf(err) != lvm.KindInUse {
 		t.Errorf("a pod that reads beside one that writes: %v", err)
@@ -113,7 +113,7 @@ func TestReadOnlyDeviceIsNotMadeWritableBesideAPublication(t *testing.T) {
 		_, err := s.NodePublishVolume(t.Context(), request(change...))
 		return err
 	}
-	succeed(t, publish(readOnly))
+	must(t, publish(readOnly))
 	var beside error
 	for _, moment := range []string{"set /target writable", "unmount /target"} {
 		f.during = func(call string) {
@@ -123,17 +123,17 @@ func TestReadOnlyDeviceIsNotMadeWritableBesideAPublication(t *testing.T) {
 			}
 		}
 		_, err := s.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: testID.String(), TargetPath: "/target"})
-		succeed(t, err)
+		must(t, err)
 		if lvm.KindOf(beside) != lvm.KindBusy {
 			t.Errorf("at %q: a publication beside it: %v", moment, beside)
 		}
-		succeed(t, publish(readOnly, second)) // the kubelet retries
+		must(t, publish(readOnly, second)) // the kubelet retries
 		if !f.readOnly {
 			t.Errorf("at %q: the device is writable under a read-only publication", moment)
 		}
-		succeed(t, publish(readOnly))
+		must(t, publish(readOnly))
 		_, err = s.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: testID.String(), TargetPath: "/second"})
-		succeed(t, err)
+		must(t, err)
 	}
 	f.during = func(call string) { // a pod that writes, beside the first one that reads
 		if strings.HasPrefix(call, "bind") {
@@ -142,8 +142,8 @@ func TestReadOnlyDeviceIsNotMadeWritableBesideAPublication(t *testing.T) {
 		}
 	}
 	_, err := s.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: testID.String(), TargetPath: "/target"})
-	succeed(t, err)
-	succeed(t, publish(readOnly))
+	must(t, err)
+	must(t, publish(readOnly))
 	if lvm.KindOf(beside) != lvm.KindBusy || !f.readOnly {
 		t.Errorf("a pod that writes, beside one that begins to read: %v; the device is read-only: %t", beside, f.readOnly)
 	}
@@ -170,7 +170,7 @@ func TestDeviceIsOpenUntilMount(t *testing.T) {
 				t.Errorf("%s: at %q the device is held %d times", what, call, f.held)
 			}
 		}
-		succeed(t, call(f))
+		must(t, call(f))
 		if f.held != 0 {
 			t.Errorf("%s: the device stays open", what)
 		}
@@ -182,11 +182,11 @@ func TestDeviceIsOpenUntilMount(t *testing.T) {
 func TestUnfinishedFileSystems(t *testing.T) {
 	f := newFake()
 	f.content = filesystem.Content{Unfinished: "xfs"}
-	succeed(t, f.stage(t, fsType("xfs")))
+	must(t, f.stage(t, fsType("xfs")))
 	f.expect(t, "activate", "format xfs /dev/dm-3 (clear)", "create /staging", "mount /dev/dm-3 /staging xfs ")
 	f = newFake()
 	f.content = filesystem.Content{Type: "ext4", Marked: true}
-	succeed(t, f.stage(t))
+	must(t, f.stage(t))
 	f.expect(t, "activate", "remove mark /dev/dm-3 uuid", "check ext4 /dev/dm-3", "create /staging", "mount /dev/dm-3 /staging ext4 errors=remount-ro")
 	f = newFake()
 	f.content, f.fail = filesystem.Content{Type: "ext4", Marked: true}, "remove mark"
@@ -205,13 +205,13 @@ func TestMkfsOptionsAreReadForAFormat(t *testing.T) {
 	}
 	f.expect(t, "activate")
 	f.content = filesystem.Content{Type: "ext4"}
-	succeed(t, f.stage(t, old))
+	must(t, f.stage(t, old))
 }
 
 // TestRestage: a volume that is staged in another way than it is asked for.
 func TestRestage(t *testing.T) {
 	f := newFake()
-	succeed(t, f.stage(t))
+	must(t, f.stage(t))
 	f.did = nil
 	for what, change := range map[string]func(*csi.NodePublishVolumeRequest){"another file system": fsType("xfs"), "read-only": fsType("", "ro")} {
 		if err := f.stage(t, change); lvm.KindOf(err) != lvm.KindExists {
@@ -219,7 +219,7 @@ func TestRestage(t *testing.T) {
 		}
 	}
 	f.expect(t, "activate", "activate")
-	succeed(t, f.stage(t))
+	must(t, f.stage(t))
 }
 
 // TestPathsThatTheKernelRefuses are refused before anything is made.

@@ -37,9 +37,7 @@ func apiServer(t *testing.T, objects map[string]any) (c *cluster, asked func() [
 	}))
 	t.Cleanup(server.Close)
 	c, err := newCluster(&rest.Config{Host: server.URL}, 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c, func() []string {
 		mu.Lock()
 		defer mu.Unlock()

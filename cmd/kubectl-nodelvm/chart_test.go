@@ -20,19 +20,13 @@ import (
 func shipped[T any](t *testing.T, kind, name string) T {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/nodelvm.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, part := range bytes.Split(text, []byte("\n---\n")) {
 		var head metav1.PartialObjectMetadata
-		if err := yaml.Unmarshal(part, &head); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal(part, &head))
 		if head.Kind == kind && head.Name == name {
 			var object T
-			if err := yaml.Unmarshal(part, &object); err != nil {
-				t.Fatal(err)
-			}
+			must(t, yaml.Unmarshal(part, &object))
 			return object
 		}
 	}
@@ -100,9 +94,7 @@ func TestDoctorAcceptsShippedManifests(t *testing.T) {
 // TestMoveFlagsAreThoseOfTheChart: the plugin finds out from a pod's arguments, as the chart writes them, whether its driver moves volumes.
 func TestMoveFlagsAreThoseOfTheChart(t *testing.T) {
 	template, err := os.ReadFile("../../deploy/chart/nodelvm/templates/daemonset.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, flag := range []string{moveFlag + ":", moveRateFlag} {
 		if !bytes.Contains(template, []byte("- "+flag)) {
 			t.Errorf("the chart's DaemonSet has no argument that begins with %s", flag)
@@ -113,9 +105,7 @@ func TestMoveFlagsAreThoseOfTheChart(t *testing.T) {
 // TestReferenceHasAllCommands: docs/reference/kubectl-plugin.md has a row for each subcommand.
 func TestReferenceHasAllCommands(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/kubectl-plugin.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	commands := newRoot().Commands()
 	if len(commands) < 5 {
 		t.Fatalf("only %d subcommands were found", len(commands))

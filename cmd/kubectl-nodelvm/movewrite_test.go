@@ -110,9 +110,7 @@ func (s *movesServer) run(t *testing.T, stdin string, args ...string) (out strin
 func TestMoveWrites(t *testing.T) {
 	s := serveMoves(t, movable())
 	out, err := s.run(t, "", "move", "wal", "--to", "node-2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	golden(t, "move.txt", []byte(out))
 	const data, wal = `{"metadata":{"annotations":{"nodelvm.io/move-to":"node-2","nodelvm.io/move-with":"wal"},"uid":"uid-data"}}`, `{"metadata":{"annotations":{"nodelvm.io/move-to":"node-2","nodelvm.io/move-with":"data"},"uid":"uid-wal"}}`
 	if want := []string{"data dry run " + data, "wal dry run " + wal, "data " + data, "wal " + wal}; !slices.Equal(s.patches, want) {

@@ -44,9 +44,7 @@ func everythingOf(page report.Node) (text string, lines int, err error) {
 func FuzzPage(f *testing.F) {
 	for _, a := range troubled().answers {
 		text, err := json.Marshal(a.page)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add(text)
 	}
 	f.Add([]byte(`{"node": "a\u001b[2J", "version": "\n", "unknown": ["\u001b]0;x\u0007"], "notReady": "1 found\nnothing is wrong",
@@ -57,9 +55,7 @@ func FuzzPage(f *testing.F) {
 			return
 		}
 		told, lines, err := everythingOf(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.ContainsFunc(told, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) || !utf8.ValidString(told) {
 			t.Errorf("%q is printed of %s", told, text)
 		}
@@ -94,9 +90,7 @@ func TestHostilePage(t *testing.T) {
 	page.Conditions = []report.Condition{{Type: hostile, Group: hostile, Text: hostile}}
 	page.Comparison.Unreferenced = []report.Unreferenced{{Reason: hostile, Group: hostile, LV: hostile, FormerClaim: hostile, Text: hostile}}
 	text, err := json.Marshal(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	driver := httptest.NewRecorder()
 	driver.Body.Write(text)
 	reply := driver.Result()
@@ -110,9 +104,7 @@ func TestHostilePage(t *testing.T) {
 		var out bytes.Buffer
 		s := settings{format: format}
 		for _, data := range []any{reportOf(f.answers[0]), volumeRowsOf(f.volumes, nil, f.answers), orphanRows(f.answers), found} {
-			if err := s.print(&out, data, func(w io.Writer) error { return found.write(w, 0) }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.print(&out, data, func(w io.Writer) error { return found.write(w, 0) }))
 		}
 		if strings.ContainsFunc(out.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
 			t.Errorf("-o %q prints %q", format, out.String())

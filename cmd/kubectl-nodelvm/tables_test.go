@@ -119,9 +119,7 @@ func printed(t *testing.T, table *table) string {
 		}
 	}
 	var out strings.Builder
-	if err := table.write(&out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, table.write(&out))
 	return out.String()
 }
 
@@ -303,9 +301,7 @@ func TestFormats(t *testing.T) {
 	for _, format := range []string{"json", "yaml"} {
 		var out bytes.Buffer
 		s := settings{format: format}
-		if err := s.print(&out, rows, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.print(&out, rows, nil))
 		var back []volumeRow
 		if err := yaml.UnmarshalStrict(out.Bytes(), &back); err != nil || len(back) != 2 || back[1].Used == nil || *back[1].Used != GiB || back[0].Status[0] != "ok" {
 			t.Errorf("%s: %v\n%s", format, err, &out)
@@ -374,9 +370,7 @@ func TestConnectionFlags(t *testing.T) {
 			t.Errorf("there is no flag --%s", name)
 		}
 	}
-	if err := root.ParseFlags(strings.Fields("-s https://api:1 --as me --as-user-extra scopes=a --as-user-extra scopes=b --request-timeout 3s -n shop")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, root.ParseFlags(strings.Fields("-s https://api:1 --as me --as-user-extra scopes=a --as-user-extra scopes=b --request-timeout 3s -n shop")))
 	config, err := c.config.ClientConfig()
 	if err != nil || config.Host != "https://api:1" || config.Impersonate.UserName != "me" || !slices.Equal(config.Impersonate.Extra["scopes"], []string{"a", "b"}) || config.Timeout != 3*time.Second {
 		t.Errorf("%v, %+v", err, config)
@@ -402,5 +396,13 @@ func TestMemberOfAGroupIsNoOrphan(t *testing.T) {
 		if rows := leftRows("node-2", nil, nil, nil, a); len(rows) != 1 || rows[0].Kind != test.inList {
 			t.Errorf("%s: drain-check %+v", name, rows)
 		}
+	}
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

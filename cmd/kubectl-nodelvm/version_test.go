@@ -11,9 +11,7 @@ func TestVersions(t *testing.T) {
 	f.answers[2].node = "node-3"
 	silence(f)
 	var out strings.Builder
-	if err := (versions{Plugin: "v0.2.0", Drivers: driverVersionsOf(f.answers)}).write(&out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, (versions{Plugin: "v0.2.0", Drivers: driverVersionsOf(f.answers)}).write(&out))
 	const want = "plugin: v0.2.0\ndriver: v0.1.0 (node-1, node-3)\ndriver: unknown, because the driver (pod nodelvm-node-2) has not answered within 10s (node-2)\n"
 	if out.String() != want {
 		t.Errorf("%s, want %s", out.String(), want)
@@ -35,9 +33,7 @@ func TestAllNamespaces(t *testing.T) {
 	for args, want := range map[string]string{"volumes": "", "volumes -n shop": "shop", "volumes -A": "", "snapshots -n shop -A": ""} {
 		c, root := newCommand()
 		cmd, rest, err := root.Find(strings.Fields(args))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := cmd.ParseFlags(rest); err != nil {
 			t.Fatalf("%s: %v", args, err)
 		}

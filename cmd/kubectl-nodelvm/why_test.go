@@ -41,14 +41,10 @@ func waitingShop() *facts {
 func explained(t *testing.T, w *facts, name string) string {
 	t.Helper()
 	a, err := w.named("shop", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answers := w.explain(a)
 	var text bytes.Buffer
-	if err := writeWhy(&text, answers, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writeWhy(&text, answers, false))
 	return text.String()
 }
 

@@ -44,9 +44,7 @@ func TestKubeletOfACommand(t *testing.T) {
 		flags := pflag.NewFlagSet("x", pflag.ContinueOnError)
 		o.bind(flags)
 		if c.environment == "" {
-			if err := flags.Set("kubelet-dir", c.dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, flags.Set("kubelet-dir", c.dir))
 		}
 		if got := o.onAnyMachine(); got.KubeletDir != c.want || got.File != "/var/lib/nodelvm/accepted.json" || got.Driver != "nodelvm.io" {
 			t.Errorf("%s: %+v", name, got)

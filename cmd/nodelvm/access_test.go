@@ -144,8 +144,6 @@ func TestTokenIsNotForwardedToSidecar(t *testing.T) {
 func mustAddrPort(t *testing.T, address string) netip.AddrPort {
 	t.Helper()
 	parsed, err := netip.ParseAddrPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return parsed
 }

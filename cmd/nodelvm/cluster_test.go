@@ -39,9 +39,7 @@ func TestJoinClusterWaits(t *testing.T) {
 	kubeconfig(t, server.URL)
 	d := testDriver(t, &options{})
 	client, err := d.newClient()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	parts, ctx := errgroup.WithContext(t.Context())
 	ctx, stop := context.WithCancel(ctx)
@@ -83,9 +81,7 @@ func TestJoinClusterStandalone(t *testing.T) {
 func testDriver(t *testing.T, o *options) *driver {
 	t.Helper()
 	log, err := logs.New(&buffer{}, "error", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return newDriver(o, log)
 }
 
@@ -96,9 +92,7 @@ func kubeconfig(t *testing.T, url string) {
 	config := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: test,
   clusters: [{name: test, cluster: {server: %q}}], users: [{name: test, user: {}}],
   contexts: [{name: test, context: {cluster: test, user: test}}]}`, url)
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(config), 0o600))
 	t.Setenv("KUBECONFIG", path)
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 }

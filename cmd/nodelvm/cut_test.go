@@ -103,17 +103,13 @@ type csiClients struct {
 func serveFake(t *testing.T, out *bytes.Buffer, level string) (clients csiClients, stop func()) {
 	t.Helper()
 	log, err := logs.New(out, level, "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	host := lvmtest.NewHost(t, lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{lvm.GiB}})
 	mounts := node.New(node.Config{NodeName: "node-1", Devices: host, Log: log})
 	server := newServer(log, newCallMetrics(prometheus.NewRegistry()), &identity{}, newController("node-1", host, nil, nil, mounts, nil, nil), mounts)
 	path := filepath.Join(t.TempDir(), "csi.sock")
 	listener, err := listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	conn := dial(t, path)

@@ -39,9 +39,7 @@ func TestVolumeDetails(t *testing.T) {
 		},
 		class: func(volume string) string { return map[string]string{"b": "fast"}[volume] },
 	}
-	if err := details.addTo(t.Context(), &inv); err != nil {
-		t.Fatal(err)
-	}
+	must(t, details.addTo(t.Context(), &inv))
 	if a, b := inv.Volumes[0], inv.Volumes[1]; a.FileSystem == nil || a.FileSystem.Size != 7 || a.Class != "" || b.FileSystem != nil || b.Class != "fast" {
 		t.Errorf("got %+v", inv.Volumes)
 	}
@@ -75,9 +73,7 @@ func TestComparison(t *testing.T) {
 // TestUnreadableGroupsLoseNoDisk: while the groups cannot be read, no recorded disk counts as lost with its group.
 func TestUnreadableGroupsLoseNoDisk(t *testing.T) {
 	registry, err := disks.New(filepath.Join(t.TempDir(), "disks.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	registry.Observe(report.Inventory{Groups: []report.Group{{Name: "vg", UUID: testGroup, PVs: []report.PV{{UUID: "pv", Device: "/dev/absent"}}}}})
 	about := document{health: sick{}.Health, details: volumeDetails{disks: registry}}
 	for host, lost := range map[nodeHost]int{unreadableNode{}: 0, strayVolume{}: 1} {

@@ -42,9 +42,7 @@ func TestHealth(t *testing.T) {
 // TestSidecarIsReadyOnceItAnswers: a container that ends before it serves HTTP is never ready.
 func TestSidecarIsReadyOnceItAnswers(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	address := listener.Addr().String()
 	if err := listener.Close(); err != nil { // as while it crashes
 		t.Fatal(err)
@@ -115,18 +113,12 @@ func TestReadyStopsWithCaller(t *testing.T) {
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reply, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = reply.Body.Close() }()
 	defer http.DefaultClient.CloseIdleConnections()
 	body, err := io.ReadAll(reply.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return reply.StatusCode, string(body)
 }

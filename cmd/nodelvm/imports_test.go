@@ -194,9 +194,7 @@ func expectProcessesIn(t *testing.T, p listed, file string) {
 	var runners []string
 	for _, name := range p.GoFiles {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, spec := range file.Imports {
 			if spec.Path.Value == `"os/exec"` {
 				runners = append(runners, name)

@@ -15,9 +15,7 @@ import (
 func TestLimitsAreApplied(t *testing.T) {
 	host := lvmtest.NewHost(t, lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{10 * lvm.GiB}})
 	v, err := host.Create(t.Context(), lvm.Spec{Name: "pvc-1", Required: lvm.GiB, Class: lvm.Class{Group: "vg"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var applied []lvm.Rates
 	var fails, cannot error
 	volumes := limitedVolumes{host, func() error { return cannot }, func(ctx context.Context, id lvm.ID) error {

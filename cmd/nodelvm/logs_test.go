@@ -33,9 +33,7 @@ func TestCallsAreLoggedWithoutSecrets(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer
 			log, err := logs.New(&out, test.level, "json")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			handler := func(context.Context, any) (any, error) { return &csi.NodeStageVolumeResponse{}, test.err }
 			info := &grpc.UnaryServerInfo{FullMethod: csi.Node_NodeStageVolume_FullMethodName}
 			if _, err := logCalls(log)(context.Background(), req, info, handler); !errors.Is(err, test.err) {

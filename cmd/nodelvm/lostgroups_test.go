@@ -28,9 +28,7 @@ func TestLostGroup(t *testing.T) {
 	find := func() (texts string) {
 		t.Helper()
 		found, err := lost.Health(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, f := range found {
 			if f.VG != goneGroup {
 				t.Errorf("a condition of group %s: %+v", f.VG, f)

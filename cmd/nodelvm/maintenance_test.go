@@ -19,17 +19,13 @@ func TestRepairedGroupIsNotReported(t *testing.T) {
 	node := lvmtest.NewNode(lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{4 * lvm.GiB, 4 * lvm.GiB}})
 	host := node.Start(t, lvm.Config{Cluster: "cluster-1"})
 	file := filepath.Join(t.TempDir(), "groups.yaml")
-	if err := os.WriteFile(file, []byte(`volumeGroups: [{name: vg, devices: [{paths: ["/dev/fake*"]}]}]`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(`volumeGroups: [{name: vg, devices: [{paths: ["/dev/fake*"]}]}]`), 0o600))
 	c := &maintenance{host: host, file: file, log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	missing := func(is bool) { node.Change("vg", func(g *lvm.Group) { g.PVs[1].Missing = is }) }
 	told := func() string {
 		t.Helper()
 		findings, err := c.Health(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var texts []string
 		for _, f := range findings {
 			texts = append(texts, f.Text)
@@ -56,13 +52,9 @@ func TestPoolExtensionFailureIsLoggedOnce(t *testing.T) {
 	node := lvmtest.NewNode(lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{4 * lvm.GiB}})
 	host := node.Start(t, lvm.Config{Cluster: "cluster-1"})
 	v, err := host.Create(t.Context(), lvm.Spec{Name: "v", Class: lvm.Class{Group: "vg", Layout: lvm.LayoutThin, Overprovision: 200}, Required: 2 * lvm.GiB})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path, err := host.Activate(t.Context(), v.ID, v.UUID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	node.Fill(path, 900*lvm.MiB)
 	var log bytes.Buffer
 	c := &maintenance{host: host, log: slog.New(slog.NewTextHandler(&log, nil))}

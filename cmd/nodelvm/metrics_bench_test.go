@@ -38,9 +38,7 @@ func BenchmarkMetrics(b *testing.B) {
 				}
 			}
 			r.stop()
-			if err := <-r.done; err != nil {
-				b.Fatal(err)
-			}
+			must(b, <-r.done)
 		})
 	}
 }
@@ -86,9 +84,7 @@ func fill(b *testing.B, node *lvmtest.Node, volumes int) (devices []lvm.Device) 
 	if err == nil {
 		_, err = h.Activate(b.Context(), v.ID, v.UUID) // makes it ready
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	uuidOf := func(i int) string { return fmt.Sprintf("%s%04d", v.UUID[:len(v.UUID)-4], i) }
 	node.Change("vg", func(g *lvm.Group) {
 		for i := 1; i < volumes; i++ {
@@ -107,9 +103,7 @@ func fill(b *testing.B, node *lvmtest.Node, volumes int) (devices []lvm.Device) 
 		}
 		devices = append(devices, lvm.Device{UUID: lvm.DeviceUUID(v.ID.VG, uuid), Path: fmt.Sprintf("/dev/dm-%d", i)})
 	}
-	if err := h.Close(context.WithoutCancel(b.Context())); err != nil {
-		b.Fatal(err)
-	}
+	must(b, h.Close(context.WithoutCancel(b.Context())))
 	return devices
 }
 

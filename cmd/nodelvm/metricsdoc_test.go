@@ -74,9 +74,7 @@ func TestMetricNames(t *testing.T) {
 	r := run(t, newNode())
 	defer r.stop()
 	families, err := r.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	if err != nil || len(families) == 0 {
 		t.Fatal(err)

@@ -14,12 +14,8 @@ import (
 func place(t *testing.T, dir, name, text string) {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o750))
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func TestModuleStates(t *testing.T) {
@@ -27,9 +23,7 @@ func TestModuleStates(t *testing.T) {
 	check := nodeChecks{sys: filepath.Join(dir, "sys"), modules: filepath.Join(dir, "modules")}
 	states := func() (list []report.ModuleState) {
 		found, err := check.moduleStates("6.1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, m := range found {
 			if m.Name != modules[i] {
 				t.Errorf("module %d is %s", i, m.Name)
@@ -89,9 +83,7 @@ func TestKubeletDir(t *testing.T) {
 		{"to a directory that is shared with the host", elsewhere, root + mounted(" shared:7") + "3 2 8:1 /pods " + elsewhere + " rw shared:8 - ext4 /dev/sda1 rw\n", ""},
 	} {
 		place(t, kubelet, "mountinfo", test.mounts)
-		if err := os.Symlink(test.target, pods); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(test.target, pods))
 		check := nodeChecks{mountinfo: filepath.Join(kubelet, "mountinfo"), kubeletDir: kubelet, registered: registered}
 		if got, err := check.kubelet(); err != nil || got.PodsLink != test.want {
 			t.Errorf("pods is a link %s: %+v, %v", test.name, got, err)
@@ -99,9 +91,7 @@ func TestKubeletDir(t *testing.T) {
 		if err := check.mountable(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), "pods is a symbolic link to "+test.want) {
 			t.Errorf("pods is a link %s: the driver says %v", test.name, err)
 		}
-		if err := os.Remove(pods); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(pods))
 	}
 	place(t, kubelet, "pods/x/volumes", "")
 	check := nodeChecks{mountinfo: "/proc/self/mountinfo", kubeletDir: kubelet}

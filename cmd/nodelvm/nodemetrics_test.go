@@ -134,9 +134,7 @@ nodelvm_volumes{state="zeroing"} 0`
 func seriesOf(t *testing.T, registry *prometheus.Registry) (lines []string) {
 	t.Helper()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			var labels []string
@@ -157,9 +155,7 @@ func seriesOf(t *testing.T, registry *prometheus.Registry) (lines []string) {
 func TestUnknownMetrics(t *testing.T) {
 	var text buffer
 	log, err := logs.New(&text, "warn", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(nodeCollector{read: document{host: unreadableNode{}, health: sick{found: []lvm.Condition{{Type: lvm.ConditionVolumeGroupSetupFailed}}}.Health}.read, log: log})
 	expectMetric(t, registry, "nodelvm_volume_condition", map[string]string{"condition": "VolumeGroupSetupFailed", "vg": "", "lv": "", "claim": ""})

@@ -25,9 +25,7 @@ func TestOrphansArePrinted(t *testing.T) {
 		Reason:        report.ReasonAbandoned, Why: "its claim now uses another volume",
 	}}
 	var table, rows, none bytes.Buffer
-	if err := printOrphans(&table, found, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, printOrphans(&table, found, nil))
 	for _, want := range []string{"FORMER CLAIM", "abandoned  vg/pvc-1  1 GiB  shop/data     its claim"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, table.String())
@@ -90,9 +88,7 @@ func TestAdminCommandUsesDriverCluster(t *testing.T) {
 	t.Setenv("CLUSTER_ID", "the-old-one")
 	for _, args := range [][]string{{"serve"}, {"orphans"}, {"adopt"}} {
 		command, _, err := rootCommand().Find(args)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := command.Flag("cluster-id").Value.String(); got != "the-old-one" {
 			t.Errorf("%s works for the cluster %q", args[0], got)
 		}

@@ -14,9 +14,7 @@ import (
 func declaredIn(t *testing.T, text string) ([]lvm.Declaration, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "groups.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	return readDeclarations(path)
 }
 
@@ -31,9 +29,7 @@ volumeGroups:
       - {paths: ["/dev/disk/by-id/nvme-*"], minSize: 100Gi, maxSize: 8T, rotational: false, model: "FAST*"}
     thinPool: {size: 1Ti, autoextendThreshold: 70, metadataAutoextendThreshold: 50}
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []lvm.Declaration{{
 		Name: "vg-data", Tags: []string{"fast", "nvme"}, MaxDevices: 4,
 		Devices: []lvm.Selector{{Paths: []string{"/dev/disk/by-id/nvme-*"}, MinSize: 100 * lvm.GiB, MaxSize: 8e12, Rotational: new(bool), Model: "FAST*"}},

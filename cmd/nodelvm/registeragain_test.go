@@ -16,24 +16,16 @@ func TestRegisterAgain(t *testing.T) {
 	}
 	d.o.register = true
 	socket := registrySocket(dir)
-	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(socket), 0o750))
 	if d.registerAgain()() == nil {
 		t.Error("without a socket: no error")
 	}
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = listener.Close() }()
-	if err := d.registerAgain()(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.registerAgain()())
 	connection, err := (&net.Dialer{}).DialContext(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = connection.Close()
 	entries, err := os.ReadDir(filepath.Dir(socket))
 	if err != nil || len(entries) != 1 {

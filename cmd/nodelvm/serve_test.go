@@ -47,14 +47,10 @@ func run(t *testing.T, node *lvmtest.Node) *running {
 func runOn(t testing.TB, newHost func(lvm.Config) (*host.Host, error)) *running {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "plugins_registry"), 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(dir, "plugins_registry"), 0o750))
 	r := &running{log: &buffer{}, done: make(chan error, 1)}
 	log, err := logs.New(r.log, "info", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.driver = newDriver(&options{
 		endpoint: "unix://" + filepath.Join(dir, "csi.sock"), nodeName: "node-1", kubeletDir: dir, register: true,
 		clusterID: "cluster-1", standalone: true, stateDir: dir, shutdownGrace: 10 * time.Second, groupSnapshots: true,
@@ -80,9 +76,7 @@ func hostOn(node *lvmtest.Node) func(lvm.Config) (*host.Host, error) {
 func (r *running) socket(t *testing.T) string {
 	t.Helper()
 	path, err := r.o.socket()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return path
 }
 
@@ -110,9 +104,7 @@ func TestServe(t *testing.T) {
 	}
 	kubelet := registration.NewRegistrationClient(dial(t, registrySocket(r.o.kubeletDir)))
 	info, err := kubelet.GetInfo(t.Context(), &registration.InfoRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if info.GetType() != registration.CSIPlugin || info.GetName() != "nodelvm.io" || info.GetEndpoint() != r.socket(t) || len(info.GetSupportedVersions()) == 0 {
 		t.Errorf("the kubelet is told %v", info)
 	}
@@ -135,9 +127,7 @@ func TestServe(t *testing.T) {
 	}
 	ctrl := csi.NewControllerClient(conn)
 	reply, err := ctrl.CreateVolume(t.Context(), createRequest("v1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := reply.GetVolume().GetAccessibleTopology()[0].GetSegments()[api.TopologyKey]; got != "node-1" {
 		t.Errorf("the volume is on %q", got)
 	}
@@ -178,9 +168,7 @@ func TestServeFails(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			log, err := logs.New(&buffer{}, "error", "json")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			d := newDriver(&options{
 				endpoint: "unix://" + filepath.Join(t.TempDir(), "csi.sock"), nodeName: "n", kubeletDir: t.TempDir(), register: true,
 				clusterID: "c", standalone: true, stateDir: t.TempDir(), httpEndpoint: "127.0.0.1:0", shutdownGrace: time.Second,

@@ -23,9 +23,7 @@ import (
 func TestListen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plugins", "csi.sock")
 	listener, err := listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket: %v, %v; want permissions 0600", info.Mode(), err)
 	}
@@ -35,23 +33,17 @@ func TestListen(t *testing.T) {
 
 	// A killed process leaves its socket behind.
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, listener.Close())
 	listener, err = listen(t.Context(), path)
 	if err != nil {
 		t.Fatalf("a dead socket is in the way: %v", err)
 	}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, listener.Close())
 }
 
 func TestListenKeepsWhatIsNoSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "csi.sock")
-	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("precious"), 0o600))
 	if _, err := listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("got %v", err)
 	}
@@ -80,16 +72,12 @@ func (panicking) DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.D
 func TestPanicBecomesAnError(t *testing.T) {
 	var out bytes.Buffer
 	log, err := logs.New(&out, "info", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	registry := prometheus.NewRegistry()
 	server := newServer(log, newCallMetrics(registry), &identity{}, panicking{}, csi.UnimplementedNodeServer{})
 	path := filepath.Join(t.TempDir(), "csi.sock")
 	listener, err := listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 
@@ -124,9 +112,7 @@ func TestPanicBecomesAnError(t *testing.T) {
 func dial(t *testing.T, path string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -135,9 +121,7 @@ func dial(t *testing.T, path string) *grpc.ClientConn {
 func expectMetric(t *testing.T, gatherer prometheus.Gatherer, family string, labels map[string]string) {
 	t.Helper()
 	families, err := gatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range families {
 		for _, metric := range f.GetMetric() {
 			found := 0

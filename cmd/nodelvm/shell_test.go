@@ -24,9 +24,7 @@ func TestNoShell(t *testing.T) {
 		}
 		for _, name := range p.GoFiles {
 			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			shells, calls := shellsIn(file)
 			starts += calls
 			for _, shell := range shells {
@@ -42,9 +40,7 @@ func TestNoShell(t *testing.T) {
 // TestShellCheckCanFail shows that the test above can fail.
 func TestShellCheckCanFail(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "", `package p; var x = exec.Command("/bin/sh", "-c", "rm "+name)`, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if shells, calls := shellsIn(file); !slices.Equal(shells, []string{"/bin/sh"}) || calls != 1 {
 		t.Errorf("found %q in %d calls", shells, calls)
 	}

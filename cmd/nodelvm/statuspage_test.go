@@ -167,9 +167,7 @@ func TestStatusPageFaults(t *testing.T) {
 // A driver that waits tells why, and what the kubelet said is remembered.
 func TestStatusPageBeforeReady(t *testing.T) {
 	log, err := logs.New(&buffer{}, "error", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := newDriver(&options{nodeName: "n", register: true, kubeletDir: t.TempDir()}, log)
 	page := d.ask(t, nil)
 	if page.NotReady != "the driver starts" || page.Checks.Registration.State != report.RegistrationWaiting || page.Checks.Kernel == "" {

@@ -43,20 +43,12 @@ func suspendedVolume(t *testing.T, cluster string) (*lvmtest.Node, func() bool) 
 	t.Helper()
 	node := newNode()
 	first := node.Host(lvm.Config{Cluster: cluster})
-	if err := first.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Start(t.Context()))
 	v, err := first.Create(t.Context(), lvm.Spec{Name: "v", Class: lvm.Class{Group: "vg"}, Required: lvm.GiB})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path, err := first.Activate(t.Context(), v.ID, v.UUID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, first.Close(t.Context()))
 	node.Suspend(path)
 	return node, func() bool {
 		is, err := node.Kernel().IsSuspended(path)
@@ -77,9 +69,7 @@ func TestSuspendedVolumesNeedNoAPIServer(t *testing.T) {
 	left := &leftMapping{below: suspended, fails: 1}
 	d.newHost, d.mappings = hostOn(node), left
 	older := node.Host(lvm.Config{LockDir: dir})
-	if err := older.AcquireInstanceLock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, older.AcquireInstanceLock(t.Context()))
 
 	parts, ctx := errgroup.WithContext(t.Context())
 	ctx, stop := context.WithCancel(ctx)

@@ -149,9 +149,7 @@ func TestAlertsFireWhereTheyShould(t *testing.T) {
 // TestAlertsAreExplained: each alert has a severity and a runbook with all its parts, and each runbook its alert.
 func TestAlertsAreExplained(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(docsDir, "howto", "runbooks.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sections := map[string]string{}
 	for _, section := range strings.Split(string(page), "\n## ")[1:] {
 		title, text, _ := strings.Cut(section, "\n")
@@ -182,9 +180,7 @@ func TestAlertsAskForMetricsThatExist(t *testing.T) {
 	known := knownMetrics(t)
 	for _, rule := range alerts(t) {
 		expr, err := language.ParseExpr(rule.Expr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 			if s, ok := node.(*parser.VectorSelector); ok && !known[s.Name] {
 				t.Errorf("%s reads %s, which no process serves", rule.Alert, s.Name)
@@ -198,9 +194,7 @@ func TestAlertsAskForMetricsThatExist(t *testing.T) {
 func knownMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(docsDir, "reference", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	known := map[string]bool{"up": true}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|[^|]*\\| (histogram)?").FindAllStringSubmatch(string(page), -1) {
 		known[row[1]] = true
@@ -218,9 +212,7 @@ var language = parser.NewParser(parser.Options{})
 func alerts(t *testing.T) []rulefmt.Rule {
 	t.Helper()
 	text, err := os.ReadFile(rulesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	groups, errs := rulefmt.Parse(text, false, model.LegacyValidation, language, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	for _, err := range errs {
 		t.Error(err)
@@ -246,13 +238,9 @@ func firing(t *testing.T, rule rulefmt.Rule, series string) []promql.Sample {
 	end := time.Unix(0, 0).Add(6 * time.Hour)
 	for at := end.Add(-time.Duration(rule.For)); !at.After(end); at = at.Add(time.Minute) {
 		query, err := engine.NewInstantQuery(t.Context(), samples, nil, rule.Expr, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		vector, err := query.Exec(t.Context()).Vector()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		now := map[string]promql.Sample{}
 		for _, sample := range vector {
 			if key := sample.Metric.String(); held == nil || held[key].Metric.Len() > 0 {
@@ -275,4 +263,12 @@ func expand(t *testing.T, text string, sample promql.Sample) string {
 		t.Error(err)
 	}
 	return said
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -45,13 +45,9 @@ type panel struct {
 func readDashboard(t *testing.T) dashboard {
 	t.Helper()
 	text, err := os.ReadFile(dashboardFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var d dashboard
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &d))
 	if len(d.Panels) < 20 {
 		t.Fatalf("only %d panels were found", len(d.Panels))
 	}

@@ -16,18 +16,12 @@ const status = "Package: lvm2\nStatus: install ok installed\nVersion: 2.03.31-2\
 func inside(t *testing.T, arch, packages string) string {
 	t.Helper()
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	list := filepath.Join(t.TempDir(), "status")
-	if err := os.WriteFile(list, []byte(packages), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(list, []byte(packages), 0o600))
 	out := filepath.Join(t.TempDir(), "image.tar")
 	spec := Spec{Ref: "a.example/b:c", Arch: arch, Files: map[string]string{"/usr/bin/nodelvm": program, "/var/lib/dpkg/status": list}}
-	if err := Write(spec, out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Write(spec, out))
 	return out
 }
 
@@ -36,9 +30,7 @@ func TestLook(t *testing.T) {
 		t.Fatalf("this test's own program is for %s; it expects amd64", runtime.GOARCH)
 	}
 	c, err := Look(inside(t, "amd64", status))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := c.Check(); err != nil {
 		t.Error(err)
 	}
@@ -59,9 +51,7 @@ func TestCheckRefusesAMixture(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := Look(inside(t, test.arch, test.packages))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := c.Check(); err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("error %v, want one that says %q", err, test.says)
 			}

@@ -16,9 +16,7 @@ import (
 func standIn(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "mmdebstrap"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "mmdebstrap"), []byte("#!/bin/sh\n"+script), 0o700))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
@@ -26,13 +24,9 @@ func TestDebianStoresWhatMmdebstrapWrites(t *testing.T) {
 	standIn(t, `echo "$SOURCE_DATE_EPOCH $@"`)
 	t.Setenv("SOURCE_DATE_EPOCH", "")
 	out := filepath.Join(t.TempDir(), "images", "base.tar")
-	if err := Debian(context.Background(), "trixie", []string{"lvm2", "kmod"}, out, WithArch("arm64")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Debian(context.Background(), "trixie", []string{"lvm2", "kmod"}, out, WithArch("arm64")))
 	content, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := string(content)
 	for _, want := range []string{"0 --variant=essential", "--include=lvm2,kmod", "--architectures=arm64", "rm -f", "trixie -\n"} {
 		if !strings.Contains(got, want) {
@@ -48,22 +42,14 @@ func TestDebianCompressesByName(t *testing.T) {
 	standIn(t, `echo "$@"`)
 	out := filepath.Join(t.TempDir(), "base.tar.gz")
 	err := Debian(context.Background(), "trixie", []string{"lvm2"}, out, WithVariant(VariantExtract), WithExclude("/usr/sbin/x*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file, err := os.Open(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = file.Close() }()
 	zip, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content, err := io.ReadAll(zip)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, want := range []string{"--variant=extract", "--dpkgopt=path-exclude=/usr/sbin/x*", "--extract-hook=rm -f", "ldconfig -r"} {
 		if !strings.Contains(string(content), want) {
 			t.Errorf("command line %q lacks %q", content, want)

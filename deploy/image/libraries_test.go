@@ -10,16 +10,12 @@ import (
 
 func TestMissingLibraries(t *testing.T) {
 	program, err := os.ReadFile("/bin/sh") // a program that is linked to something, on any Debian
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files := map[string]string{"./bin/sh": string(program), "./etc/motd": "hi", "./etc/empty": ""}
 	bare := filepath.Join(t.TempDir(), "bare.tar")
 	writeTar(t, bare, files)
 	missing, err := MissingLibraries(bare)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !slices.ContainsFunc(missing, func(m string) bool { return strings.HasPrefix(m, "bin/sh needs libc.so") }) {
 		t.Fatalf("missing %q, want the C library", missing)
 	}
@@ -36,9 +32,7 @@ func TestMissingLibraries(t *testing.T) {
 
 func TestMissingLibrariesOfABrokenArchive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "base.tar.gz")
-	if err := os.WriteFile(path, []byte("not compressed"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("not compressed"), 0o600))
 	if missing, err := MissingLibraries(path); err == nil {
 		t.Errorf("missing %q and no error", missing)
 	}

@@ -22,40 +22,30 @@ func TestWriteIndex(t *testing.T) {
 		program := filepath.Join(t.TempDir(), "program")
 		put(t, program, arch)
 		out := filepath.Join(t.TempDir(), arch+".tar")
-		if err := Write(Spec{Ref: "example.org/x:v1", Arch: arch, Files: map[string]string{"/program": program}}, out); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Write(Spec{Ref: "example.org/x:v1", Arch: arch, Files: map[string]string{"/program": program}}, out))
 		archives = append(archives, out)
 	}
 	first, second := filepath.Join(t.TempDir(), "a.tar"), filepath.Join(t.TempDir(), "b.tar")
 	digest, err := WriteIndex("v1", archives, first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if again, err := WriteIndex("v1", archives, second); err != nil || again != digest || !bytes.Equal(get(t, first), get(t, second)) {
 		t.Errorf("the second run gave %s, %v, want the same bytes as %s", again, err, digest)
 	}
 	top, err := layout.ImageIndexFromPath(unpack(t, first))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	manifest := manifestOf(t, top)
 	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Digest.String() != digest || manifest.Manifests[0].Annotations[refName] != "v1" {
 		t.Fatalf("the layout has %+v, want %s as v1", manifest.Manifests, digest)
 	}
 	index, err := top.ImageIndex(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, arch := range []string{"amd64", "arm64"} {
 		d := manifestOf(t, index).Manifests[i]
 		if d.Platform == nil || d.Platform.Architecture != arch || d.MediaType != types.OCIManifestSchema1 {
 			t.Errorf("image %d is %+v, want an OCI image for %s", i, d, arch)
 		}
 		img, err := index.Image(d.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		layers, err := img.Layers()
 		if err != nil || len(layers) != 1 {
 			t.Fatalf("layers %v, %v", layers, err)
@@ -69,9 +59,7 @@ func TestWriteIndex(t *testing.T) {
 func manifestOf(t *testing.T, index v1.ImageIndex) *v1.IndexManifest {
 	t.Helper()
 	m, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m
 }
 
@@ -79,9 +67,7 @@ func manifestOf(t *testing.T, index v1.ImageIndex) *v1.IndexManifest {
 func TestWriteChart(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "a.tar"), filepath.Join(t.TempDir(), "b.tar")
 	digest, err := WriteChart("0.1.0", []byte("packed"), []byte(`{"name":"x"}`), first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if again, err := WriteChart("0.1.0", []byte("packed"), []byte(`{"name":"x"}`), second); err != nil || again != digest || !bytes.Equal(get(t, first), get(t, second)) {
 		t.Errorf("the second run gave %s, %v, want the same bytes as %s", again, err, digest)
 	}
@@ -107,9 +93,7 @@ func blob(dir string, d v1.Descriptor) string {
 
 func decode(t *testing.T, path string, into any) {
 	t.Helper()
-	if err := json.Unmarshal(get(t, path), into); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(get(t, path), into))
 }
 
 // unpack answers a folder with the files of a tar.
@@ -121,33 +105,25 @@ func unpack(t *testing.T, path string) string {
 		if errors.Is(err, io.EOF) {
 			return dir
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := io.ReadAll(archive)
 		if err != nil || !header.ModTime.Equal(Epoch) {
 			t.Fatalf("%s: %v, dated %s", header.Name, err, header.ModTime)
 		}
 		name := filepath.Join(dir, filepath.FromSlash(header.Name))
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
 		put(t, name, string(text))
 	}
 }
 
 func put(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func get(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }

@@ -50,9 +50,7 @@ func checkoutOf(t *testing.T, tag string) string {
 	dir := t.TempDir()
 	for _, name := range []string{"versions.env", "CHANGELOG.md", "deploy/release.sh", "deploy/chart/nodelvm/Chart.yaml"} {
 		text, err := os.ReadFile(filepath.Join("../..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		writeFile(t, filepath.Join(dir, name), string(text))
 	}
 	writeFile(t, filepath.Join(dir, ".gitignore"), "/out\n")
@@ -70,9 +68,7 @@ func checkoutOf(t *testing.T, tag string) string {
 
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	if err := os.WriteFile(path, []byte(text), 0o755); err != nil { //nolint:gosec // one of them is a program
 		t.Fatal(err)
 	}

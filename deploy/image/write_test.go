@@ -29,9 +29,7 @@ func fixture(t *testing.T) Spec {
 	base := filepath.Join(dir, "base.tar")
 	writeTar(t, base, map[string]string{"etc/os-release": "ID=debian\n", "usr/bin/sh": "#!"})
 	program := filepath.Join(dir, "program")
-	if err := os.WriteFile(program, []byte("\x7fELF program"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(program, []byte("\x7fELF program"), 0o600))
 	return Spec{
 		Ref: ref, Base: base, Arch: "amd64",
 		Files:      map[string]string{"/usr/local/bin/nodelvm": program, "/a": program},
@@ -47,33 +45,25 @@ func writeTar(t *testing.T, path string, files map[string]string) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for name, content := range files {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))}))
 		if _, err := io.WriteString(w, content); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(w.Close(), os.WriteFile(path, buf.Bytes(), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(w.Close(), os.WriteFile(path, buf.Bytes(), 0o600)))
 }
 
 func load(t *testing.T, path string) v1.Image {
 	t.Helper()
 	img, err := tarball.ImageFromPath(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return img
 }
 
 func TestWrittenArchiveIsAValidImage(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "new", "image.tar")
 	digest, err := WriteDigest(fixture(t), out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	img := load(t, out)
 	if err := validate.Image(img); err != nil {
 		t.Errorf("layers, sizes and digests disagree: %v", err)
@@ -82,9 +72,7 @@ func TestWrittenArchiveIsAValidImage(t *testing.T) {
 		t.Errorf("the archive's digest is %v (%v), WriteDigest said %s", got, err, digest)
 	}
 	config, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if config.OS != "linux" || config.Architecture != "amd64" || !config.Created.Equal(Epoch) {
 		t.Errorf("platform %s/%s created %v", config.OS, config.Architecture, config.Created)
 	}
@@ -102,17 +90,13 @@ func TestWrittenArchiveIsAValidImage(t *testing.T) {
 // library that wrote it.
 func TestArchiveHasDockersShape(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "image.tar")
-	if err := Write(fixture(t), out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Write(fixture(t), out))
 	entries := readTar(t, out)
 	var manifest []struct {
 		Config           string
 		RepoTags, Layers []string
 	}
-	if err := json.Unmarshal(entries["manifest.json"], &manifest); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(entries["manifest.json"], &manifest))
 	if len(manifest) != 1 || !slices.Equal(manifest[0].RepoTags, []string{ref}) {
 		t.Fatalf("manifest %+v, want one image with the tag %s", manifest, ref)
 	}
@@ -131,9 +115,7 @@ func TestArchiveHasDockersShape(t *testing.T) {
 func readTar(t *testing.T, path string) map[string][]byte {
 	t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = file.Close() }()
 	entries := map[string][]byte{}
 	for r := tar.NewReader(file); ; {
@@ -141,9 +123,7 @@ func readTar(t *testing.T, path string) map[string][]byte {
 		if errors.Is(err, io.EOF) {
 			return entries
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if entries[header.Name], err = io.ReadAll(r); err != nil {
 			t.Fatal(err)
 		}
@@ -152,17 +132,11 @@ func readTar(t *testing.T, path string) map[string][]byte {
 
 func TestFilesLayer(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "image.tar")
-	if err := Write(fixture(t), out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Write(fixture(t), out))
 	layers, err := load(t, out).Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content, err := layers[1].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = content.Close() }()
 	var got []string
 	for r := tar.NewReader(content); ; {
@@ -170,9 +144,7 @@ func TestFilesLayer(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if h.Uid != 0 || h.Gid != 0 || !h.ModTime.Equal(Epoch) {
 			t.Errorf("%s: owner %d:%d, time %v", h.Name, h.Uid, h.Gid, h.ModTime)
 		}
@@ -196,17 +168,11 @@ func TestSameInputGivesSameBytes(t *testing.T) {
 	for i := range 3 {
 		// Neither the clock, nor the files' own times, nor the folder may show.
 		at := time.Now().Add(time.Duration(i) * time.Hour)
-		if err := os.Chtimes(spec.Files["/a"], at, at); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chtimes(spec.Files["/a"], at, at))
 		out := filepath.Join(dir, fmt.Sprint(i), "image.tar")
-		if err := Write(spec, out); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Write(spec, out))
 		content, err := os.ReadFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if first == nil {
 			first = content
 		}
@@ -219,34 +185,20 @@ func TestSameInputGivesSameBytes(t *testing.T) {
 func TestCompressedBaseIsTakenAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	inner := filepath.Join(dir, "inner.tar")
-	if err := Write(fixture(t), inner); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Write(fixture(t), inner))
 	layers, err := load(t, inner).Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want, err := layers[1].Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	packed, err := layers[1].Compressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = packed.Close() }()
 	content, err := io.ReadAll(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	base := filepath.Join(dir, "base.tar.gz")
-	if err := os.WriteFile(base, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(base, content, 0o600))
 	out := filepath.Join(dir, "outer.tar")
-	if err := Write(Spec{Ref: ref, Base: base}, out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Write(Spec{Ref: ref, Base: base}, out))
 	if layers, err = load(t, out).Layers(); err != nil || len(layers) != 1 {
 		t.Fatalf("%d layers, %v", len(layers), err)
 	}
@@ -282,5 +234,13 @@ func TestBadSpecLeavesNothing(t *testing.T) {
 				t.Errorf("left behind: %v (%v)", left, err)
 			}
 		})
+	}
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

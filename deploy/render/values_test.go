@@ -124,9 +124,7 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 func TestFormerValuesOfTheController(t *testing.T) {
 	rendered := func(values map[string]any) (corev1.PodSpec, bool) {
 		text, err := render(filepath.Join(deployDir, chartDir), values)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, doc := range split(t, text) {
 			if doc.kind.Kind == "Deployment" {
 				var d apps.Deployment
@@ -175,18 +173,12 @@ func TestUpgradeWithReusedValues(t *testing.T) {
 		deviceScanInterval autoscaler seLinuxOptions seLinuxMount storageClasses volumeSnapshotClasses createNamespace`) // and janitor
 	rendered := func(change func(values map[string]any)) map[string]string {
 		chart, err := loader.Load(filepath.Join(deployDir, chartDir))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		change(chart.Values)
 		all, err := chartutil.ToRenderValues(chart, nil, chartutil.ReleaseOptions{Name: releaseName, Namespace: namespace, IsUpgrade: true}, chartutil.DefaultCapabilities)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		files, err := engine.Render(chart, all)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return files
 	}
 	janitor := map[string]any{}

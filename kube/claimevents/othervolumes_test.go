@@ -80,9 +80,7 @@ func TestOtherClaimsAreBounded(t *testing.T) {
 	s, answers := podsOfTenants(pods, waitingIn("tenant", "data"), waitingIn("shop", "data"))
 	client, sent := kubetest.RecordedClient(t, answers)
 	r := newReporter(client)
-	if err := r.round(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.round(t.Context(), s))
 	if got := countPrefix(sent(), "GET /api/v1/namespaces/tenant/persistentvolumeclaims/"); got != otherClaims {
 		t.Errorf("%d claims were read, want %d", got, otherClaims)
 	}
@@ -118,9 +116,7 @@ func TestOtherClaimsOfARound(t *testing.T) {
 	r := newReporter(client)
 	rounds := 0
 	for before := 0; len(r.written) < len(claims) && rounds < 10; rounds++ {
-		if err := r.round(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.round(t.Context(), s))
 		if reads := countPrefix(sent(), "GET "); reads > before+requestsAtOnce+len(pods) { // and one list of each namespace's pods
 			t.Errorf("round %d: %d requests", rounds, reads-before)
 		} else {
@@ -140,9 +136,7 @@ func TestOtherClaimIsReadOnce(t *testing.T) {
 	s, answers := podsOfTenants(map[string][]corev1.Pod{"ns": {using("ns", "p", "a", "b", "missing"), using("ns", "q", "a", "missing")}},
 		waitingIn("ns", "a"), waitingIn("ns", "b"))
 	client, sent := kubetest.RecordedClient(t, answers)
-	if err := newReporter(client).round(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, newReporter(client).round(t.Context(), s))
 	if got := countPrefix(sent(), "GET /api/v1/namespaces/ns/persistentvolumeclaims/missing"); got != 1 {
 		t.Errorf("it was read %d times", got)
 	}
@@ -155,9 +149,7 @@ func TestForgedVolumeName(t *testing.T) {
 	answers["GET /api/v1/persistentvolumes/pvc-victim"] = kubetest.VolumeOn("node-2", "victim")
 	client, _ := kubetest.RecordedClient(t, answers)
 	r := newReporter(client)
-	if err := r.round(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.round(t.Context(), s))
 	if message := r.written["ns/data"].message; message == "" || strings.Contains(message, "forged") {
 		t.Errorf("%q", message)
 	}
@@ -175,9 +167,7 @@ func TestNamespacesShareARound(t *testing.T) {
 	client, _ := kubetest.RecordedClient(t, answers)
 	r := newReporter(client)
 	for round := range 4 {
-		if err := r.round(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.round(t.Context(), s))
 		if r.considered["small/data"] != r.rounds {
 			t.Errorf("round %d left out the claim of the small namespace", round)
 		}

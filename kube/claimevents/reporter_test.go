@@ -148,9 +148,7 @@ func TestMessageNamesTheOtherVolume(t *testing.T) {
 	client, _ := kubetest.RecordedClient(t, map[string]any{"GET /api/v1/namespaces/ns/persistentvolumeclaims/wal": wal,
 		"GET /api/v1/persistentvolumes/pvc-wal": kubetest.VolumeOn("node-1", "wal")})
 	f := factsOf(s, s.claims[0], pods)
-	if err := newOtherVolumes(client).add(t.Context(), &f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, newOtherVolumes(client).add(t.Context(), &f))
 	if got, want := messageOf(f), "node-2: the pod also uses claim wal, whose volume is on node-1"; !strings.Contains(got, want) {
 		t.Errorf("%q does not say %q", got, want)
 	}
@@ -169,9 +167,7 @@ func TestRoundIsBounded(t *testing.T) {
 	client, sent := kubetest.RecordedClient(t, map[string]any{"GET /api/v1/namespaces/ns/pods": list, "POST /api/v1/namespaces/ns/events": event})
 	r := newReporter(client)
 	for round := range 3 {
-		if err := r.round(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.round(t.Context(), s))
 		if got := len(sent()); got > (round+1)*(claimsAtOnce+1) {
 			t.Errorf("after round %d: %d requests", round, got)
 		}
@@ -211,9 +207,7 @@ func TestResolvedEventNamesTheNode(t *testing.T) {
 			}
 		}))
 		client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r := newReporter(client)
 		s, _ := waiting(time.Now())
 		s.claims = nil
@@ -222,5 +216,13 @@ func TestResolvedEventNamesTheNode(t *testing.T) {
 			t.Errorf("%s: %v, %q", name, err, written)
 		}
 		server.Close()
+	}
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -16,18 +16,14 @@ func tree(t *testing.T, root string, files map[string]string) {
 	t.Helper()
 	for path, content := range files {
 		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		var err error
 		if target, link := strings.CutPrefix(content, "-> "); link {
 			err = os.Symlink(target, path)
 		} else {
 			err = os.WriteFile(path, []byte(content), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 
@@ -83,9 +79,7 @@ func inv(group lvm.VGUUID, pvs ...report.PV) report.Inventory {
 func registry(t *testing.T, file string, s system, at *time.Time) *Registry {
 	t.Helper()
 	r, err := New(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.system, r.now = s, func() time.Time { return *at }
 	return r
 }
@@ -97,9 +91,7 @@ func TestLostDisk(t *testing.T) {
 	a, b := report.PV{UUID: pvA, Device: filepath.Join(root, "dev/sda1")}, report.PV{UUID: pvB, Device: filepath.Join(root, "dev/nvme0n1")}
 	r := registry(t, file, s, &at)
 	r.Observe(inv(groupA, a, b))
-	if err := r.Save(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Save())
 	seen := at
 	at = at.Add(time.Hour)
 	r = registry(t, file, s, &at)
@@ -169,13 +161,9 @@ func TestFile(t *testing.T) {
 	disk := report.LostDisk{PV: pvA, Group: "vg", GroupUUID: groupA, Disk: report.Disk{Path: "/dev/sda", Seen: at}}
 	write := func() os.FileInfo {
 		t.Helper()
-		if err := store(file, []report.LostDisk{disk}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store(file, []report.LostDisk{disk}))
 		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return info
 	}
 	first := write()
@@ -190,16 +178,12 @@ func TestFile(t *testing.T) {
 	if os.SameFile(first, second) || os.SameFile(second, third) {
 		t.Error("a change was not written")
 	}
-	if err := os.WriteFile(file, []byte(`{"version":1,"disks":[{`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(`{"version":1,"disks":[{`), 0o600))
 	r, err := New(file)
 	if err == nil || !strings.Contains(err.Error(), file) || len(r.records) != 0 {
 		t.Errorf("of a torn file: %v, %+v", err, r.records)
 	}
-	if err := os.WriteFile(file, []byte(`{"version":99,"disks":[]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(`{"version":99,"disks":[]}`), 0o600))
 	if _, err := New(file); err == nil || !strings.Contains(err.Error(), "format version 99") || strings.Contains(err.Error(), "%!") {
 		t.Errorf("of another version: %v", err)
 	}
@@ -210,5 +194,13 @@ func TestFile(t *testing.T) {
 	left, err := os.ReadDir(filepath.Dir(file))
 	if err != nil || len(left) != 1 {
 		t.Errorf("files left: %v, %v", left, err)
+	}
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -53,9 +53,7 @@ func newTree(t *testing.T, cgroups ...string) *iolimittest.Tree {
 			err = tree.Make(name)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tree
 }
 
@@ -70,9 +68,7 @@ func TestLayouts(t *testing.T) {
 			neighbour := strings.NewReplacer(pod, other, underscored(pod), underscored(other)).Replace(cgroup)
 			tree := newTree(t, "system.slice/ssh.service", "user.slice", neighbour, cgroup)
 			l := limiter(tree, "")
-			if err := l.Set(pod, disk, slow); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Set(pod, disk, slow))
 			if got := tree.Max(cgroup); !slices.Equal(got, []string{slowC}) {
 				t.Errorf("io.max: %q", got)
 			}
@@ -121,9 +117,7 @@ func TestOwnPodShowsTheRoot(t *testing.T) {
 	real := "z/kubepods/burstable/pod" + pod
 	tree := newTree(t, "a/kubepods/burstable/pod"+pod, real, "z/kubepods/pod"+own, "z/kubepods/pod"+other+"/kubepods/pod"+pod)
 	l := limiter(tree, own)
-	if err := l.Set(pod, disk, slow); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Set(pod, disk, slow))
 	if got := tree.Max(real); !slices.Equal(got, []string{slowC}) {
 		t.Errorf("io.max: %q", got)
 	}
@@ -138,9 +132,7 @@ func TestOwnPodShowsTheRoot(t *testing.T) {
 	if err := tree.Remove("z"); err != nil { // a kubelet starts with another root
 		t.Fatal(err)
 	}
-	if err := tree.Make("b/kubepods/pod" + own); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tree.Make("b/kubepods/pod"+own))
 	if err := l.Check(); err != nil {
 		t.Error(err)
 	}
@@ -162,9 +154,7 @@ func TestInfeasible(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := newTree(t, cgroup)
-			if err := test.prepare(tree); err != nil {
-				t.Fatal(err)
-			}
+			must(t, test.prepare(tree))
 			l := limiter(tree, "")
 			for what, err := range map[string]error{"check": l.Check(), "set": l.Set(pod, disk, slow)} {
 				if lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), test.want) {
@@ -209,17 +199,11 @@ func TestForeignLines(t *testing.T) {
 	const cgroup, container = "kubepods/burstable/pod" + pod, "kubepods/burstable/pod" + pod + "/c1"
 	tree := newTree(t, container)
 	l := limiter(tree, "")
-	if err := l.Set(pod, disk, slow); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Set(pod, disk, slow))
 	foreign := "8:16 rbps=4096 wbps=max riops=max wiops=max"
-	if err := tree.Write(filepath.Join(tree.Dir, cgroup, "io.max"), foreign); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tree.Write(filepath.Join(tree.Dir, cgroup, "io.max"), foreign))
 	for _, r := range []lvm.Rates{{WriteIOPS: 50}, {}} {
-		if err := l.Set(pod, disk, r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Set(pod, disk, r))
 		if lines := tree.Max(cgroup); !slices.Contains(lines, foreign) {
 			t.Errorf("lines: %q", lines)
 		}
@@ -237,15 +221,11 @@ func TestStolenController(t *testing.T) {
 	tree := newTree(t, cgroup)
 	l := limiter(tree, "")
 	for range 2 {
-		if err := l.Set(pod, disk, slow); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Set(pod, disk, slow))
 		if got := tree.Max(cgroup); !slices.Equal(got, []string{slowC}) {
 			t.Errorf("io.max: %q", got)
 		}
-		if err := tree.TakeAway("kubepods"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tree.TakeAway("kubepods"))
 		if now, err := l.LimitsOf(pod); err != nil || len(now) != 0 {
 			t.Errorf("limits: %v, %v", now, err)
 		}
@@ -260,9 +240,7 @@ func TestLift(t *testing.T) {
 	set := func() {
 		t.Helper()
 		for _, p := range []string{pod, other} {
-			if err := l.Set(p, disk, slow); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Set(p, disk, slow))
 		}
 	}
 	limited := func(want int) {
@@ -293,9 +271,7 @@ func TestLift(t *testing.T) {
 // TestUnresponsiveKernel: a write that does not end fails in time, and costs one goroutine.
 func TestUnresponsiveKernel(t *testing.T) {
 	tree := newTree(t, "kubepods/burstable/pod"+pod)
-	if err := limiter(tree, "").Check(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, limiter(tree, "").Check())
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var hangs atomic.Int32
@@ -373,5 +349,13 @@ func TestStatistics(t *testing.T) {
 	want := Statistics{Reads: 10, ReadBytes: 40960, ReadTime: 1500 * time.Millisecond, Writes: 20, WriteBytes: 2 * lvm.MiB, WriteTime: 2500 * time.Millisecond}
 	if got[disk] != want || len(got) != 2 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -182,9 +182,7 @@ func randomKey(t *testing.T) *Key {
 	secret := make([]byte, MinKey)
 	_, _ = rand.Read(secret) // never fails
 	keys, err := ParseSecret(map[string]string{FieldKey: base64.StdEncoding.EncodeToString(secret)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return keys.Current
 }
 

@@ -13,14 +13,10 @@ import (
 func TestOutputOfCryptsetupIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	const much = "#!/bin/sh\ni=0; while [ $i -lt 1000 ]; do echo \"line $i of many\"; i=$((i+1)); done; echo the reason >&2; exit 1\n"
-	if err := os.WriteFile(filepath.Join(dir, "cryptsetup"), []byte(much), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "cryptsetup"), []byte(much), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	lock, err := os.Create(filepath.Join(dir, "lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = lock.Close() }()
 	err = linux{}.cryptsetup(t.Context(), lock, []string{"open", "/dev/dm-3"})
 	if err == nil || !strings.HasSuffix(err.Error(), "the reason") || len(err.Error()) > tail.Size+200 {

@@ -28,9 +28,7 @@ func TestErasureWritesAllChunks(t *testing.T) {
 		device := &memory{content: bytes.Repeat([]byte("key"), int(lvm.LUKSHeaderSize)/3+1)[:lvm.LUKSHeaderSize]}
 		for round, want := range []lvm.Bytes{lvm.LUKSHeaderSize, map[bool]lvm.Bytes{false: lvm.LUKSHeaderSize, true: 0}[thin]} {
 			device.written = 0
-			if err := overwriteSlots(device, v); err != nil {
-				t.Fatal(err)
-			}
+			must(t, overwriteSlots(device, v))
 			if device.written != want {
 				t.Errorf("thin %v, round %d: it wrote %s, want %s", thin, round, device.written, want)
 			}

@@ -22,14 +22,10 @@ func fixture(t testing.TB) []byte {
 func written(t testing.TB, path string) []byte {
 	t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = file.Close() }()
 	unzip, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data, err := io.ReadAll(unzip)
 	if err != nil || len(data) != headerBytes {
 		t.Fatalf("%d bytes, %v", len(data), err)
@@ -193,16 +189,12 @@ func TestEveryFieldIsChecked(t *testing.T) {
 	var metadata any
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
-	if err := decoder.Decode(&metadata); err != nil {
-		t.Fatal(err)
-	}
+	must(t, decoder.Decode(&metadata))
 	changes := 0
 	check := func(what string) {
 		changes++
 		text, err := json.Marshal(metadata)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if h := ParseHeader(replaced(t, 2, string(content), string(text))); h.State == HeaderValid {
 			t.Errorf("%s: %+v", what, h)
 		}

@@ -30,13 +30,9 @@ const ioDepth = 8
 // docs/explanation/performance.md has the ratios.
 func BenchmarkRealIO(b *testing.B) {
 	path, err := ioVolume(b)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	secret, err := ParseSecret(map[string]string{FieldKey: "0123456789abcdefGHIJKLMNOPqrstuv"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	for _, way := range []struct {
 		name      string
 		encrypted bool
@@ -58,9 +54,7 @@ func BenchmarkRealIO(b *testing.B) {
 					return cmd.Run()
 				}}
 				device, err = m.Stage(b.Context(), Request{Volume: v, Keys: secret, Blank: func(context.Context) error { return nil }})
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				defer func() {
 					if err := m.Unstage(context.Background(), v.Handle); err != nil {
 						b.Error(err)
@@ -93,9 +87,7 @@ func ioVolume(b *testing.B) (string, error) {
 func directIO(b *testing.B, device string, from int64, size int, write bool) {
 	b.Helper()
 	file, err := os.OpenFile(device, os.O_RDWR|unix.O_DIRECT, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer func() { _ = file.Close() }()
 	b.SetBytes(int64(size))
 	work := make(chan int64, ioDepth)

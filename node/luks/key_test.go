@@ -62,13 +62,9 @@ func TestParseSecret(t *testing.T) {
 
 func TestKeyIsNotPrinted(t *testing.T) {
 	keys, err := ParseSecret(map[string]string{"key": random1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := json.Marshal(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, printed := range []string{string(text), fmt.Sprintf("%v %+v %#v %s", keys, keys, keys, keys.Current), fmt.Sprintf("%v %#v", *keys.Current, *keys.Current), keys.Current.LogValue().String()} {
 		if strings.Contains(printed, random1) || strings.Contains(printed, "48, 49, 50") || strings.Contains(printed, "0x30, 0x31") || strings.Contains(printed, "48 49 50") {
 			t.Errorf("a key is printed: %s", printed)
@@ -81,9 +77,7 @@ func TestArguments(t *testing.T) {
 	v := NewVolume("vg/pvc-1", "AAAAAA-1", "/dev/dm-3")
 	keys := func(secret map[string]string) *Key {
 		k, err := ParseSecret(secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return k.Current
 	}
 	random, passphrase := keys(map[string]string{"key": random1}), keys(map[string]string{"passphrase": "12345678"})

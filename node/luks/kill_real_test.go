@@ -112,9 +112,7 @@ func TestRealRotationStoppedAtEachStep(t *testing.T) {
 	old := randomKey(t)
 	b.write(b.stage(request(v, Keys{Current: old})), content)
 	rescue := randomKey(t) // an admin's key
-	if err := b.machine.cryptsetup(t.Context(), b.lockOf(v), addKeyArgs(v, rescue), old, rescue); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.machine.cryptsetup(t.Context(), b.lockOf(v), addKeyArgs(v, rescue), old, rescue))
 	next := randomKey(t)
 	r := request(v, Keys{Current: next, Previous: old})
 	atEachStep(b, func(m *Manager) error {
@@ -156,9 +154,7 @@ func TestRealEraseStoppedAtEachStep(t *testing.T) {
 	b.stage(r)
 	began := time.Now()
 	atEachStep(b, func(m *Manager) error { return m.Erase(t.Context(), v) }, func() {
-		if err := b.Erase(t.Context(), v); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Erase(t.Context(), v))
 		if b.opens(v, r.Keys.Current) {
 			t.Error("the key opens an erased volume")
 		}
@@ -169,9 +165,7 @@ func TestRealEraseStoppedAtEachStep(t *testing.T) {
 	})
 	t.Logf("%s", time.Since(began))
 	for range 2 {
-		if err := b.Erase(t.Context(), v); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Erase(t.Context(), v))
 	}
 }
 
@@ -202,9 +196,7 @@ func TestRealExpansionStoppedAtEachStep(t *testing.T) {
 		return err
 	}, func() {
 		device, before, err := b.Expand(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b.expectContent(device, content)
 		grow()
 		if _, after, err := b.Expand(t.Context(), r); err != nil || after != before+4*lvm.MiB {
@@ -310,9 +302,7 @@ func (b *bench) killRound(round int, longest map[string]time.Duration, rng *rand
 		b.unstage(v.Handle)
 	}
 	b.expectContent(b.stage(request(v, keys)), content)
-	if err := b.Recover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Recover(t.Context()))
 	if table := b.run("dmsetup", "info", "-c", "--noheadings", "-o", "name,tables_loaded"); strings.Contains(table, "None") {
 		t.Errorf("round %d: mappings without a table: %s", round, table)
 	}

@@ -171,9 +171,7 @@ func stageWith(t *testing.T, m *Manager, r Request) {
 
 func unstage(t *testing.T, m *Manager) {
 	t.Helper()
-	if err := m.Unstage(t.Context(), subject.Handle); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.Unstage(t.Context(), subject.Handle))
 }
 
 func (f *fake) expect(t *testing.T, want string) {
@@ -629,9 +627,7 @@ func TestResumeSparesSnapshots(t *testing.T) {
 	m := f.manager()
 	f.Mapping = open(0)
 	end, err := m.Suspend(subject.Handle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := m.Resume(t.Context()); err != nil || !f.Mapping.Suspended {
 		t.Errorf("in the snapshot: suspended %t, %v", f.Mapping.Suspended, err)
 	}
@@ -681,9 +677,7 @@ func TestHungCommandGivesUpItsTurn(t *testing.T) {
 		disk := hungDisk{newFake(), "/dev/hung", make(chan struct{})}
 		m.machine = disk
 		keys, err := ParseSecret(map[string]string{"passphrase": "12345678"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		open := func(device string) error {
 			s := stage{Manager: m, Request: Request{Volume: NewVolume(device, "uuid", device), Keys: keys}}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*maxTurn)
@@ -704,4 +698,12 @@ func TestHungCommandGivesUpItsTurn(t *testing.T) {
 			t.Errorf("%v, %d turns are taken", err, len(m.costly))
 		}
 	})
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

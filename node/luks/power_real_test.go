@@ -61,9 +61,7 @@ func TestPowerVictim(t *testing.T) {
 		return // it runs only as part of another test
 	}
 	b := newBench(t)
-	if err := b.Recover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Recover(t.Context()))
 	promises, _ := os.ReadFile(os.Getenv(powerPromises)) // there are none before the first cut
 	var found [len(powerVolumes)]powerVolume
 	var next [len(powerVolumes)]int
@@ -79,9 +77,7 @@ func TestPowerVictim(t *testing.T) {
 		return
 	}
 	journal, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|os.O_SYNC, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	work := func(w powerVolume, from int) {
 		for _, step := range powerSteps[from:] {
 			w.note(journal, w.line("? "+step))

@@ -20,9 +20,7 @@ func TestRealProcessShowsNoKey(t *testing.T) {
 	b := newBench(t)
 	v := b.volume("shown")
 	keys, err := ParseSecret(map[string]string{FieldKey: "0123456789abcdefGHIJKLMNOPqrstuv"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	looks := 0
 	b.machine = linux{runCommand: func(cmd *exec.Cmd) error {
 		if err := cmd.Start(); err != nil {
@@ -95,9 +93,7 @@ func TestRealSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	resume, err := b.Suspend(origin.Handle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := exec.CommandContext(t.Context(), "lvcreate", "-qq", "-s", "-kn", "-n", "frozen", "--devices", strings.Split(os.Getenv("NODELVM_TEST_DISKS"), ",")[0], group+"/source").CombinedOutput()
 	if again := resume(); err != nil || again != nil {
 		t.Fatalf("lvcreate: %v: %s; resume: %v", err, out, again)
@@ -110,9 +106,7 @@ func TestRealSnapshot(t *testing.T) {
 	}
 	_, err = b.Stage(t.Context(), r)
 	expectKind(t, err, lvm.KindInUse, "suspended")
-	if err := b.Recover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Recover(t.Context()))
 	b.stage(r)
 	b.run("umount", dir)
 }

@@ -89,9 +89,7 @@ func TestRealBlock(t *testing.T) {
 		t.Errorf("a raw volume's logical sector is %s", size)
 	}
 	pod, err := os.OpenFile(device, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// A pod overwrites all that it can access.
 	if _, err := io.Copy(pod, io.LimitReader(zeroes{}, int64(40*lvm.MiB))); err != nil {
 		t.Fatal(err)
@@ -100,9 +98,7 @@ func TestRealBlock(t *testing.T) {
 	if _, size, err := b.Expand(t.Context(), r); err != nil || size != 48*lvm.MiB {
 		t.Errorf("expansion of an open raw volume to %s: %v", size, err)
 	}
-	if err := pod.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pod.Close())
 	b.unstage(v.Handle)
 	if !b.isHealthy(v, 1) {
 		t.Error("a pod overwrote the header")
@@ -120,9 +116,7 @@ func (zeroes) Read(p []byte) (int, error) {
 func TestRealPassphrase(t *testing.T) {
 	b := newBench(t)
 	keys, err := ParseSecret(map[string]string{FieldPassphrase: "correct horse battery staple"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := request(b.volume("pass"), keys)
 	b.stage(r)
 	b.unstage(r.Handle)
@@ -216,9 +210,7 @@ func TestRealCopy(t *testing.T) {
 	}
 	b.expectContent(copied, content)
 	b.unstage(v.Handle)
-	if err := b.Erase(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Erase(t.Context(), v))
 	b.expectContent(device, content) // the origin has its own header
 	dir = b.mount(b.stage(r))
 	b.run("fstrim", dir)
@@ -234,9 +226,7 @@ func TestRealContainer(t *testing.T) {
 		"mount --bind /run /run && mount -o remount,bind,ro /run && exec /proc/"+"self/fd/3 -test.v -test.run '^TestRealBlock$|^TestRealPassphrase$'")
 	cmd.Env = append(os.Environ(), "NODELVM_TEST_INSIDE=1", "LVM_SYSTEM_DIR="+lvmConfig(t))
 	self, err := os.Open("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = self.Close() }()
 	cmd.ExtraFiles = []*os.File{self}
 	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: TestRealBlock")) {
@@ -249,8 +239,6 @@ func lvmConfig(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	text := `global { locking_dir = "` + dir + `/lock" } activation { udev_sync = 0 udev_rules = 0 } devices { obtain_device_list_from_udev = 0 external_device_info_source = "none" hints = "none" }`
-	if err := os.WriteFile(filepath.Join(dir, "lvm.conf"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "lvm.conf"), []byte(text), 0o600))
 	return dir
 }

@@ -37,14 +37,10 @@ func TestBundle(t *testing.T) {
 	}
 	for _, file := range files {
 		want, err := os.ReadFile(filepath.Join(fresh, file.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		target := filepath.Join(web, "../assets", file.Name())
 		if os.Getenv("UPDATE") != "" {
-			if err := os.WriteFile(target, want, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(target, want, 0o644))
 		}
 		if got, err := os.ReadFile(target); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("assets/%s is not what its sources give (%v): UPDATE=1 writes it", file.Name(), err)
@@ -73,9 +69,7 @@ func install(t *testing.T, folder string) (copied string) {
 		}
 		return os.WriteFile(filepath.Join(copied, path), content, 0o600)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	command := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund", "--loglevel=error")
 	command.Dir = copied
 	if out, err := command.CombinedOutput(); err != nil {
@@ -88,9 +82,7 @@ func install(t *testing.T, folder string) (copied string) {
 func serve(t *testing.T, source *simulated.Source) (url string) {
 	t.Helper()
 	server, err := dashboard.Listen(t.Context(), 0, dashboard.Hello{Cluster: "simulated", Version: "test"}, dashboard.NewCollector(source, 300*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
@@ -127,14 +119,10 @@ func TestDashboard(t *testing.T) {
 		pictures = t.TempDir()
 	}
 	pictures, err := filepath.Abs(pictures)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	settings, err := json.Marshal(map[string]any{"few": serve(t, few), "many": serve(t, simulated.New(1000, 20)), "hostile": serve(t, hostile),
 		"limited": serve(t, limited), "faulty": serve(t, faulty()), "hostileText": simulated.Hostile, "pictures": pictures})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	script := exec.CommandContext(ctx, "node", "browser.js", string(settings))
@@ -142,12 +130,8 @@ func TestDashboard(t *testing.T) {
 	var stderr bytes.Buffer
 	script.Stderr = &stderr
 	out, err := script.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := script.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, script.Start())
 	checks := 0
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var l line
@@ -202,5 +186,13 @@ func change(t *testing.T, source *simulated.Source, what string) {
 		source.Silence("node-0002", errors.New("the driver (pod nodelvm-node-0002) has not answered within 10s"))
 	default:
 		t.Error(fmt.Errorf("unknown change %q", what))
+	}
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

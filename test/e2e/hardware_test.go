@@ -35,9 +35,7 @@ var hardwareJobs = []job{
 func TestHardware(t *testing.T) {
 	l := raise(t, "hardware", lab.UpOptions{Nodes: 1, Hardware: true})
 	address, err := l.ServeDisks(t.Context(), "node-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Setenv("NODELVM_TEST_DISK_SERVICE", address)
 	slowness, err := strconv.ParseFloat(os.Getenv(wait.Variable), 64)
 	if err != nil || slowness < 1 {
@@ -74,19 +72,13 @@ func disksBySerial(t *testing.T, l *lab.Lab, serials []string) (devices []string
 func checkHardwareTable(t *testing.T, jobs []job) {
 	t.Helper()
 	recorded, err := hardwaretable.Read("../" + hardwaretable.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var seen []hardwaretable.Row
 	for _, j := range jobs {
 		events, err := os.ReadFile("../../dist/test/" + j.results() + ".json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rows, err := hardwaretable.InEvents(events)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		seen = append(seen, rows...)
 	}
 	fmt.Print("\n", hardwaretable.Table(seen))
@@ -105,15 +97,9 @@ func writeHardwareTable(t *testing.T, rows []hardwaretable.Row) {
 	t.Helper()
 	const page = "../../docs/compatibility.md"
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	after, err := hardwaretable.Replace(string(text), rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = errors.Join(hardwaretable.Write("../"+hardwaretable.File, rows), os.WriteFile(page, []byte(after), 0o644)) //nolint:gosec // a page
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }

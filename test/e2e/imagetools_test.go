@@ -30,9 +30,7 @@ var imageTools = []string{
 func unpackTools(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	root, dir := unpackImage(t, l, runtime.GOARCH), filepath.Join(l.Share(), filepath.Base(toolsInNode))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o755))
 	loaders, err := filepath.Glob(filepath.Join(root, "usr/lib*/ld-linux-*.so.*"))
 	libraries, globErr := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu"))
 	if err != nil || globErr != nil || len(loaders) == 0 || len(libraries) != 1 {
@@ -55,13 +53,9 @@ func unpackTools(t *testing.T, l *lab.Lab) {
 func unpackImage(t *testing.T, l *lab.Lab, arch string) (root string) {
 	t.Helper()
 	base, err := l.DriverBase(t.Context(), arch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root = filepath.Join(l.Share(), filepath.Base(imageInNode))
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(root, 0o755))
 	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", base, "-C", root, "--exclude=dev/*").CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v\n%s", err, out)
 	}

@@ -87,9 +87,7 @@ func checkEachPackageHasJob(t *testing.T) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		pkg := lvmTests + filepath.Base(filepath.Dir(file))
 		if realTest.Match(text) && !slices.ContainsFunc(jobs, func(j job) bool { return j.pkg == pkg }) {
 			t.Errorf("%s has tests on real LVM, and %s is in no job", file, pkg)
@@ -180,18 +178,14 @@ func raiseNodes(t *testing.T, name string, nodes int) *lab.Lab {
 func raise(t *testing.T, name string, options lab.UpOptions) *lab.Lab {
 	t.Helper()
 	l, down, err := lab.OpenPrivate(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := down(); err != nil {
 			t.Error(err)
 		}
 	})
 	options.Progress = os.Stdout
-	if err := l.Up(t.Context(), options); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Up(t.Context(), options))
 	return l
 }
 
@@ -258,13 +252,9 @@ func runOnNode(t *testing.T, l *lab.Lab, node string, stdin io.Reader, argv ...s
 func (j job) run(t *testing.T, l *lab.Lab, node string) {
 	blankDisks(t, l, node, j.blank()...)
 	results, err := filepath.Abs("../../dist/test/" + j.results())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	events := results + ".json"
-	if err := os.MkdirAll(filepath.Dir(events), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(events), 0o755))
 	again := fmt.Sprintf("(cd test && NODELVM_TEST_JOB=%s NODELVM_TEST_RUN=RUN go test -tags e2e -count=1 -timeout 2h -v -run '^%s$' ./e2e)\n", j.name, cmp.Or(j.of, "TestLVM"))
 	if err := os.WriteFile(results+".repeat", []byte(again), 0o644); err != nil { //nolint:gosec // a report
 		t.Fatal(err)
@@ -287,9 +277,7 @@ func (j job) run(t *testing.T, l *lab.Lab, node string) {
 		t.Errorf("%s: %v; all that it printed is in %s", j.name, err, events)
 	}
 	text, err := os.ReadFile(events)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	j.checkSelection(t, text)
 	for _, skipped := range testSkipped.FindAllSubmatch(text, -1) {
 		t.Errorf("%s was skipped", skipped[1])
@@ -323,4 +311,12 @@ func patience() string {
 		return limit
 	}
 	return "90m"
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

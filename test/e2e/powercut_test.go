@@ -48,9 +48,7 @@ func cutPowerOf(t *testing.T, l *lab.Lab, tag, pkg string, cuts int) {
 	t.Helper()
 	compile(t, "../..", "test", "-c", "-tags", tag, "-o", filepath.Join(l.Share(), "power.test"), pkg)
 	journals, err := os.MkdirTemp(l.Share(), "journals-") // a new folder: those of earlier runs stay on the share
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &power{l: l, journals: journals, during: map[string]int{}}
 	for cut := range cuts {
 		if !t.Run(fmt.Sprint("cut ", cut+1), p.cut) {
@@ -100,9 +98,7 @@ func (p *power) cut(t *testing.T) {
 		t.Fatalf("the victim ended before its power was cut:\n%s\nwhat was promised:\n%s\nand since:\n%s", words.String(), readFile(before), readFile(path))
 	case <-time.After(after):
 	}
-	if err := p.l.PowerCut("node-1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.l.PowerCut("node-1"))
 	stop()
 	<-ended
 	moment := "mending"
@@ -111,9 +107,7 @@ func (p *power) cut(t *testing.T) {
 	}
 	p.during[moment]++
 	t.Logf("cut after %s, while %s", after.Round(time.Millisecond), moment)
-	if err := p.l.Boot(t.Context(), "node-1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.l.Boot(t.Context(), "node-1"))
 }
 
 // end runs the last victim, which checks and deletes everything.

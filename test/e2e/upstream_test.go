@@ -27,9 +27,7 @@ var sample = []string{
 // file's name makes it run after the scenarios.
 func TestConformance(t *testing.T) {
 	env, err := raised()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := filepath.Join(env.Lab.Logs(), "conformance")
 	if err := os.RemoveAll(dir); err != nil { // results of another build of the driver
 		t.Fatal(err)
@@ -57,9 +55,7 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("documented", func(t *testing.T) {
 		text, err := os.ReadFile("../../docs/development/conformance.md")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, want := range []string{summary.Numbers(), conformance.ExclusionTable(summary.Specs)} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("docs/development/conformance.md lacks:\n%s", want)

@@ -203,12 +203,8 @@ func startDriver() error {
 // renewDriver puts a driver that has just started in the place of the one that runs.
 func renewDriver(t *testing.T) {
 	t.Helper()
-	if err := stopDriver(); err != nil {
-		t.Fatal(err)
-	}
-	if err := startDriver(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stopDriver())
+	must(t, startDriver())
 }
 
 func waitReady() error {
@@ -238,9 +234,7 @@ type client struct {
 func connect(t *testing.T) client {
 	t.Helper()
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return client{csi.NewIdentityClient(conn), csi.NewControllerClient(conn), csi.NewNodeClient(conn), csi.NewGroupControllerClient(conn)}
 }

@@ -108,13 +108,9 @@ func TestDashboardIdle(t *testing.T) {
 func visit(t *testing.T, client *http.Client, url string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reply, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = reply.Body.Close() })
 	return reply
 }
@@ -122,9 +118,7 @@ func visit(t *testing.T, client *http.Client, url string) *http.Response {
 // TestDashboardServer: the server listens only on the loopback address, and serves data only with the session.
 func TestDashboardServer(t *testing.T) {
 	server, err := Listen(t.Context(), 0, Hello{Cluster: "c"}, NewCollector(&fakeSource{}, time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if address := server.listener.Addr().String(); !strings.HasPrefix(address, "127.0.0.1:") {
 		t.Errorf("the server listens on %s", address)
 	}
@@ -145,9 +139,7 @@ func TestDashboardServer(t *testing.T) {
 		}
 	}
 	session, err := io.ReadAll(get(origin + "/api/session?token=" + token).Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, path := range []string{"/", "/app.js", "/style.css", "/icon.svg"} { // public
 		if got := get(origin + path).StatusCode; got != http.StatusOK {
 			t.Errorf("%s: status %d", path, got)
@@ -176,5 +168,13 @@ func TestDashboardFirstRound(t *testing.T) {
 	c.round(t.Context())
 	if status := string(c.state.status); !strings.Contains(status, `"time"`) {
 		t.Errorf("status %s of a complete round has no time", status)
+	}
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -98,22 +98,16 @@ func TestDashboardToken(t *testing.T) {
 // host's cookies to all of its ports (RFC 6265, section 8.5), and SameSite=Strict does not see ports; net/http/cookiejar does the same.
 func TestDashboardNeighbourPort(t *testing.T) {
 	server, err := Listen(t.Context(), 0, Hello{}, NewCollector(&fakeSource{}, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	go func() { _ = server.Run(t.Context()) }()
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	browser := &http.Client{Jar: jar}
 	origin, token, _ := strings.Cut(server.URL, "/#token=")
 	open := func(url string) (status int, body string) {
 		reply := visit(t, browser, url)
 		content, err := io.ReadAll(io.LimitReader(reply.Body, 100))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return reply.StatusCode, string(content)
 	}
 	_, _ = open(server.URL)

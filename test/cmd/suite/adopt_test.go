@@ -41,13 +41,9 @@ func TestMain(m *testing.M) {
 func checkout(t *testing.T, script string) (dir, suite string) {
 	t.Helper()
 	suite, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir = filepath.Join(t.TempDir(), "test")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o755))
 	if err := os.WriteFile(filepath.Join(dir, "part.sh"), []byte("#!/bin/sh\n"+script), 0o755); err != nil { //nolint:gosec // it is run
 		t.Fatal(err)
 	}
@@ -62,9 +58,7 @@ func sleeper(seconds string) string {
 func sleepers(t *testing.T, seconds string) (n int) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range lines {
 		if text, err := os.ReadFile(file); err == nil && string(text) == "sleep\x00"+seconds+"\x00" {
 			n++
@@ -90,17 +84,11 @@ func TestInterruptedRunLeavesNothing(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), suite, "a", "b")
 			cmd.Dir = dir
 			output, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, cmd.Start())
 			go func() { _, _ = io.Copy(io.Discard, output) }()
 			wait.For(t, 30*second, "both parts run", func() bool { return sleepers(t, time) == 6 })
-			if err := interrupt(cmd.Process, output); err != nil {
-				t.Fatal(err)
-			}
+			must(t, interrupt(cmd.Process, output))
 			wait.For(t, 60*second, "no process is left", func() bool { return sleepers(t, time) == 0 })
 			if err := cmd.Wait(); err == nil {
 				t.Error("the interrupted suite succeeded")

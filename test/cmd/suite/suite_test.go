@@ -69,9 +69,7 @@ func TestFailureIsExplained(t *testing.T) {
 	s, dir := newSchedule(t, &out, `for i in $(seq 100); do echo line $i; done; exit 3`, `echo fine; sleep 0.1`)
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write("a-all.json", `{"Time":"2026-01-02T03:04:06Z","Action":"fail","Package":"r","Test":"TestThatRunsX","Elapsed":4}`)
 	write("a-test.json", events)
@@ -79,9 +77,7 @@ func TestFailureIsExplained(t *testing.T) {
 	s.run(t.Context(), 1)
 	write("a.usage", "12.5")
 	write("a.tools", "compile 1500000\nlink 500000\n")
-	if err := s.table(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.table())
 	lines := strings.Split(out.String(), "\n")
 	end := strings.Join(lines[max(0, len(lines)-40):], "\n")
 	for _, want := range []string{
@@ -111,5 +107,13 @@ func TestInterruptEndsPartsAndStartsNoOther(t *testing.T) {
 	s.run(ctx, 1)
 	if len(s.failed()) != 2 || !strings.Contains(out.String(), "b FAILED after 0s: not started") {
 		t.Errorf("failed: %v\n%s", s.failed(), &out)
+	}
+}
+
+// must ends the test at once if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
