@@ -58,6 +58,18 @@ func text(a Answer) string {
 	return strings.Join(parts, "\n")
 }
 
+// expectTexts fails the test unless the explanation, which it returns, has all of these texts.
+func expectTexts(t *testing.T, name string, f Facts, want []string) (got string) {
+	t.Helper()
+	got = text(Explain(f))
+	for _, text := range want {
+		if !strings.Contains(got, text) {
+			t.Errorf("%s: no %q in\n%s", name, text, got)
+		}
+	}
+	return got
+}
+
 func TestCauses(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(f *Facts)
@@ -131,12 +143,7 @@ func TestCauses(t *testing.T) {
 	} {
 		f := twoNodes()
 		test.change(&f)
-		got := text(Explain(f))
-		for _, want := range test.want {
-			if !strings.Contains(got, want) {
-				t.Errorf("%s: no %q in\n%s", name, want, got)
-			}
-		}
+		expectTexts(t, name, f, test.want)
 	}
 }
 

@@ -70,12 +70,7 @@ func TestRefusals(t *testing.T) {
 		f.Now, f.Namespace = now, "nodelvm-system"
 		nodeNamed(f, "node-2").Pod = "nodelvm-2"
 		test.change(&f)
-		got := text(Explain(f))
-		for _, want := range test.want {
-			if !strings.Contains(got, want) {
-				t.Errorf("%s: no %q in\n%s", name, want, got)
-			}
-		}
+		got := expectTexts(t, name, f, test.want)
 		if test.not != "" && strings.Contains(got, test.not) {
 			t.Errorf("%s: %q in\n%s", name, test.not, got)
 		}

@@ -1,7 +1,6 @@
 package pending
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -100,11 +99,6 @@ func TestWhoCreatesTheVolume(t *testing.T) {
 		if got := IsBoundByOthers(&f.Claim); got != test.byOthers {
 			t.Errorf("%s: others bind the claim: %t", name, got)
 		}
-		got := text(Explain(f))
-		for _, want := range test.want {
-			if !strings.Contains(got, want) {
-				t.Errorf("%s: no %q in\n%s", name, want, got)
-			}
-		}
+		expectTexts(t, name, f, test.want)
 	}
 }

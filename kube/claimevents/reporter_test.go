@@ -76,14 +76,6 @@ func TestRoundWritesOneEventPerCause(t *testing.T) {
 	client, sent := kubetest.RecordedClient(t, map[string]any{"GET /api/v1/namespaces/ns/pods": list, "POST /api/v1/namespaces/ns/events": event,
 		"GET /api/v1/namespaces/ns/persistentvolumeclaims/data": bound})
 	r := newReporter(client)
-	writes := func() (n int) {
-		for _, request := range sent() {
-			if strings.HasPrefix(request, "POST ") {
-				n++
-			}
-		}
-		return n
-	}
 	for _, step := range []struct {
 		what   string
 		change func()
@@ -101,7 +93,7 @@ func TestRoundWritesOneEventPerCause(t *testing.T) {
 		if err := r.round(t.Context(), s); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
-		if got := writes(); got != step.writes {
+		if got := kubetest.Posts(sent()); got != step.writes {
 			t.Errorf("%s: %d events were written, want %d: %q", step.what, got, step.writes, sent())
 		}
 	}

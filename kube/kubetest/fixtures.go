@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -113,6 +114,16 @@ func RecordedClient(t *testing.T, answers map[string]any) (client *kubeclient.Cl
 		Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
 	}))
 	return ClientOf(t, server), func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(requests) }
+}
+
+// Posts counts the requests that create an object.
+func Posts(sent []string) (n int) {
+	for _, request := range sent {
+		if strings.HasPrefix(request, "POST ") {
+			n++
+		}
+	}
+	return n
 }
 
 // ClientOf returns a client of an API server that closes when the test ends.

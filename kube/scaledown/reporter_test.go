@@ -127,14 +127,6 @@ func TestRoundWritesOneEventPerCause(t *testing.T) {
 		t.Error("no error although no event can be written")
 	}
 	r.Events = &kubeclient.EventRecorder{Client: client, Counts: map[string]kubeclient.EventCount{}}
-	writes := func() (n int) {
-		for _, request := range sent() {
-			if strings.HasPrefix(request, "POST ") {
-				n++
-			}
-		}
-		return n
-	}
 	for _, step := range []struct {
 		what   string
 		state  state
@@ -153,7 +145,7 @@ func TestRoundWritesOneEventPerCause(t *testing.T) {
 		if err := r.round(t.Context(), step.state, now.Add(step.after)); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
-		if got := writes(); got != step.writes {
+		if got := kubetest.Posts(sent()); got != step.writes {
 			t.Errorf("%s: %d events were written, want %d: %q", step.what, got, step.writes, sent())
 		}
 	}
