@@ -41,25 +41,18 @@ func (c *Cluster) LogicalVolumes(ctx context.Context, node string) ([]LogicalVol
 
 // CheckOnlyPools fails if a node has a logical volume that is not the driver's pool.
 func (c *Cluster) CheckOnlyPools(ctx context.Context) error {
-	for _, node := range c.Lab.NodeNames() {
-		rows, err := c.LogicalVolumes(ctx, node)
-		if err != nil {
-			return err
-		}
-		rows = slices.DeleteFunc(rows, LogicalVolume.IsPool)
-		if len(rows) > 0 {
-			return fmt.Errorf("%s has %d logical volumes: %v", node, len(rows), rows)
-		}
-	}
-	return nil
+	return c.CheckNoVolumes(ctx, LogicalVolume.IsPool)
 }
 
-// CheckNoVolumes fails if any node has a logical volume.
-func (c *Cluster) CheckNoVolumes(ctx context.Context) error {
+// CheckNoVolumes fails if any node has a logical volume, other than those that may stay.
+func (c *Cluster) CheckNoVolumes(ctx context.Context, mayStay ...func(LogicalVolume) bool) error {
 	for _, node := range c.Lab.NodeNames() {
 		rows, err := c.LogicalVolumes(ctx, node)
 		if err != nil {
 			return err
+		}
+		for _, may := range mayStay {
+			rows = slices.DeleteFunc(rows, may)
 		}
 		if len(rows) > 0 {
 			return fmt.Errorf("%s has %d logical volumes: %v", node, len(rows), rows)

@@ -168,17 +168,6 @@ func nothingOfBackupIsLeft(ctx context.Context, env *scenario.Environment) error
 		if err != nil || left != "" {
 			return errors.Join(err, fmt.Errorf("namespace %s still has %s", veleroNamespace, left))
 		}
-		for _, node := range env.Lab.NodeNames() {
-			rows, err := env.LogicalVolumes(ctx, node)
-			if err != nil {
-				return err
-			}
-			for _, row := range rows {
-				if isSnapshot(row.Tags) || isReadOnlyCopy(row.Tags) {
-					return fmt.Errorf("%s still has %s (%s)", node, row.Name, row.Tags)
-				}
-			}
-		}
-		return nil
+		return env.CheckNoVolumes(ctx, func(row cluster.LogicalVolume) bool { return !isSnapshot(row.Tags) && !isReadOnlyCopy(row.Tags) })
 	})
 }

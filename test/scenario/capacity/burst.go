@@ -222,17 +222,6 @@ func burstEnds(ctx context.Context, env *scenario.Environment) error {
 	if err := scenario.DeleteEverything(ctx, env); err != nil {
 		return err
 	}
-	return cluster.Eventually(ctx, func() error {
-		for _, node := range env.Lab.NodeNames() {
-			rows, err := env.LogicalVolumes(ctx, node)
-			if err != nil {
-				return err
-			}
-			rows = slices.DeleteFunc(rows, func(row cluster.LogicalVolume) bool { return row.Name == "admins" || row.IsPool() })
-			if len(rows) > 0 {
-				return fmt.Errorf("%s has %d logical volumes: %v", node, len(rows), rows)
-			}
-		}
-		return nil
-	})
+	mayStay := func(row cluster.LogicalVolume) bool { return row.Name == "admins" || row.IsPool() }
+	return cluster.Eventually(ctx, func() error { return env.CheckNoVolumes(ctx, mayStay) })
 }
