@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/api"
 )
@@ -135,10 +136,19 @@ func gateCauses(pod *corev1.Pod) (causes []Cause) {
 	return causes
 }
 
+// IsBuiltIn reports whether a pod's controller is one of Kubernetes' own.
+func IsBuiltIn(owner *metav1.OwnerReference) bool {
+	all := []string{"v1 ReplicationController", "apps/v1 DaemonSet", "apps/v1 ReplicaSet", "apps/v1 StatefulSet", "batch/v1 Job"}
+	return slices.Contains(all, owner.APIVersion+" "+owner.Kind)
+}
+
 // ExplainMissing is about a claim that a pod uses and that does not exist.
 func ExplainMissing(pod *corev1.Pod, claim string) Answer {
 	c := Cause{fmt.Sprintf("claim %s does not exist, and pod %s waits for it", claim, pod.Name),
 		"create it, or delete the pod if its controller creates both; a ResourceQuota may refuse the claim: see the events of the pod's controller"}
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "Job" && IsBuiltIn(owner) {
+		c.Fix = fmt.Sprintf("create it, or, if an operator creates %s %s with its claims, delete that: it creates only the pod again", owner.Kind, owner.Name)
+	}
 	if slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil && ClaimName(pod, v) == claim }) {
 		c = Cause{fmt.Sprintf("claim %s of an ephemeral volume of pod %s does not exist; kube-controller-manager creates it", claim, pod.Name),
 			fmt.Sprintf("if that lasts: kubectl -n %s describe pod %s (a ResourceQuota may refuse it)", pod.Namespace, pod.Name)}

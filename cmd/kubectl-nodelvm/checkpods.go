@@ -38,7 +38,7 @@ func checkBudgets(f *facts, found func(where, what, fix string)) {
 // isOfOperator reports whether a pod's controller is none of Kubernetes' own.
 func isOfOperator(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
-	return owner != nil && !slices.Contains([]string{"v1", "apps/v1", "batch/v1"}, owner.APIVersion)
+	return owner != nil && !pending.IsBuiltIn(owner)
 }
 
 // checkBlockDevices reports containers that fail, have a raw block volume, and do not run as root: the device belongs to root, and

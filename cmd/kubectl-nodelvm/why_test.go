@@ -76,6 +76,10 @@ func TestWhyAboutPods(t *testing.T) {
 		ask    string
 		want   []string
 	}{
+		"a missing claim of a Job": {func(w *facts) {
+			w.claims = w.claims[1:]
+			w.pods[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "db-0-join", Controller: ptr.To(true)}}
+		}, "db-0", []string{"if an operator creates Job db-0-join with its claims, delete that"}},
 		"a missing claim": {func(w *facts) { w.claims = w.claims[1:] }, "db-0", []string{"claim shop/data for db-0\n  cause: claim data does not exist, and pod db-0 waits for it\n"}},
 		"a missing claim beside one that waits": {func(w *facts) {
 			w.claims = w.claims[:1]

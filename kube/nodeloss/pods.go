@@ -145,7 +145,7 @@ func (r *round) volumesOf(s observation) (names []string) {
 }
 
 // dismissPods deletes the unscheduled pods that wait for a claim which the controller deleted and which no longer exists: their controllers
-// created them before they saw the deletion, and create them again with their claims. It only reports pods without a controller.
+// created them before they saw the deletion, and create them again with their claims. It only reports pods without such a controller.
 func (r *round) dismissPods(ctx context.Context, s observation) error {
 	ref := s.Pv.Spec.ClaimRef
 	if !s.OptIn || !r.deleted[s.Pv.Name] && s.Pv.Annotations[api.AnnotationReclaimPolicy] == "" {
@@ -174,7 +174,10 @@ func (r *round) dismiss(ctx context.Context, s observation, pod *corev1.Pod) err
 	waits := fmt.Sprintf("pod %s waits for claim %s, which nodelvm-controller deleted because %s", pod.Name, s.Pv.Spec.ClaimRef.Name, s.Loss)
 	event := kubeclient.Event{About: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Kind: corev1.EventTypeWarning, Reason: api.ReasonClaimDeleted, Message: waits + ": create the claim again, or delete the pod"}
-	if metav1.GetControllerOf(pod) != nil {
+	owner := metav1.GetControllerOf(pod)
+	if owner != nil && !createsClaims(owner) {
+		event.Message = fmt.Sprintf("%s: create the claim again, or, if an operator creates %s %s with its claims, delete that", waits, owner.Kind, owner.Name)
+	} else if owner != nil {
 		if err := remove(ctx, r.Client.Core, "pods", pod, nil); err != nil {
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -186,4 +189,9 @@ func (r *round) dismiss(ctx context.Context, s observation, pod *corev1.Pod) err
 	}
 	r.Log.InfoContext(ctx, event.Message, "pod", pod.Namespace+"/"+pod.Name, "reason", event.Reason)
 	return r.Events.Record(ctx, event)
+}
+
+// createsClaims reports whether the controller of a pod may create the pod's claims too: a StatefulSet does, and an operator may.
+func createsClaims(owner *metav1.OwnerReference) bool {
+	return owner.Kind == "StatefulSet" || !pending.IsBuiltIn(owner)
 }

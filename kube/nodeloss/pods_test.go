@@ -142,7 +142,7 @@ func TestClaimsReleasedTogetherAreBounded(t *testing.T) {
 }
 
 // TestPodOfADeletedClaimIsDeleted: an operator created a pod for a claim that the controller has deleted, before it saw the deletion. The
-// controller deletes the pod once; it reports one without a controller.
+// controller deletes the pod once; it reports one without a controller, and one of a Job, which would create only the pod again.
 func TestPodOfADeletedClaimIsDeleted(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(i *lostInstance, r *round)
@@ -151,6 +151,9 @@ func TestPodOfADeletedClaimIsDeleted(t *testing.T) {
 	}{
 		"an operator's pod": {func(*lostInstance, *round) {}, []string{"db-1"}, api.ReasonPodDeleted},
 		"a pod of nobody":   {func(i *lostInstance, _ *round) { i.pod.OwnerReferences = nil }, nil, api.ReasonClaimDeleted},
+		"a Job's pod": {func(i *lostInstance, _ *round) {
+			i.pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "db-1-join", UID: "job", Controller: ptr.To(true)}}
+		}, nil, api.ReasonClaimDeleted},
 		"its claim exists again": {func(i *lostInstance, _ *round) {
 			again := kubetest.Claim("data", "late", "")
 			again.UID = "again"

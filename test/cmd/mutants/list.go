@@ -122,4 +122,9 @@ var mutants = []mutant{
 		old: `expr: nodelvm_volume_condition{condition="VolumeDegraded"} == 1`, new: `expr: nodelvm_volume_condition{condition="VolumeDegraded"} == 2`,
 		module: "deploy/alerts", packages: []string{"."},
 	},
+	{
+		name: "the pod of a Job is deleted with its claims", file: "kube/nodeloss/pods.go",
+		old: `return owner.Kind == "StatefulSet" || !pending.IsBuiltIn(owner)`, new: "return owner != nil",
+		packages: []string{"./kube/nodeloss"},
+	},
 }
