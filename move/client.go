@@ -32,7 +32,7 @@ func newClient(offer Offer, j *job, key identity, token func() (string, error)) 
 	if host, port, err := net.SplitHostPort(offer.Address); err != nil || host == "" || port == "" || len(offer.Address) > 256 {
 		return nil, lvm.Errorf(lvm.KindInvalid, "the source's address %q is none", offer.Address)
 	}
-	return &client{offer: offer, claim: j.claim, since: j.transfer.since, size: offer.deviceSize(), changed: &j.transfer.changed, token: token, http: &http.Client{
+	return &client{offer: offer, claim: j.claim, since: j.transfer.since, size: j.transfer.size, changed: &j.transfer.changed, token: token, http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the source redirects") },
 		Transport: &http.Transport{
 			DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext, TLSClientConfig: key.clientTLS(offer.Key),

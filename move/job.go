@@ -10,6 +10,7 @@ import (
 // job is one copy to this node, over all its attempts. Node.mu guards its fields.
 type job struct {
 	volume   lvm.Volume
+	offer    Offer  // what it copies
 	claim    string // of a full copy
 	transfer *transfer
 	cancel   context.CancelFunc // of the attempt under way, or a function that does nothing
@@ -46,45 +47,57 @@ func (n *Node) Receive(ctx context.Context, offer Offer, class lvm.Class) (Progr
 
 // receive is Receive for a volume with this spec. claim is that of a full copy.
 func (n *Node) receive(ctx context.Context, offer Offer, claim string, spec lvm.Spec) (Progress, error) {
-	n.mu.Lock()
-	j := n.copies[offer.Move]
-	n.mu.Unlock()
-	if j == nil {
-		if err := n.stopFormer(ctx, offer, spec.Name); err != nil {
-			return Progress{}, err
-		}
-		created, err := n.newJob(ctx, offer, claim, spec)
-		if err != nil {
-			return Progress{}, err
-		}
-		n.mu.Lock()
-		if j = n.copies[offer.Move]; j == nil {
-			j = created
-			n.copies[offer.Move] = j
-		}
-		n.mu.Unlock()
+	j, err := n.jobFor(ctx, offer, claim, spec)
+	if err != nil {
+		return Progress{}, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !j.running && !j.received && !n.ended && time.Now().After(j.again) && n.runningCopies(claim != "") < n.cfg.AtOnce {
+	if n.copies[spec.Name] == j && !j.running && !j.received && !n.ended && time.Now().After(j.again) && n.runningCopies(claim != "") < n.cfg.AtOnce {
 		n.start(ctx, j, offer)
 	}
 	return n.progress(j), nil
 }
 
-// stopFormer ends the copies of the same volume for another move.
-func (n *Node) stopFormer(ctx context.Context, offer Offer, name string) error {
-	return n.forget(ctx, func(j *job) bool { return j.volume.Name == name && j.volume.Move != offer.Move })
+// jobFor finds the job of an offer, or ends the one that copied something else to the volume of that name, and creates one.
+func (n *Node) jobFor(ctx context.Context, offer Offer, claim string, spec lvm.Spec) (*job, error) {
+	n.mu.Lock()
+	j := n.copies[spec.Name]
+	n.mu.Unlock()
+	if j != nil && j.isOf(offer, claim) {
+		return j, nil
+	}
+	if err := n.forget(ctx, func(other *job) bool { return other.volume.Name == spec.Name }); err != nil {
+		return nil, err
+	}
+	j, err := n.newJob(ctx, offer, claim, spec)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.copies[spec.Name] != nil {
+		return nil, lvm.Errorf(lvm.KindBusy, "another request to copy volume %q to this node is under way; retry", spec.Name)
+	}
+	n.copies[spec.Name] = j
+	return j, nil
+}
+
+// isOf reports whether a job copies what an offer says. Another source can write any offer, also one with the move of this job. Only where its source serves
+// the volume may change meanwhile.
+func (j *job) isOf(offer Offer, claim string) bool {
+	offer.Address, offer.Key = j.offer.Address, j.offer.Key
+	return offer == j.offer && claim == j.claim
 }
 
 // forget ends these copies.
 func (n *Node) forget(ctx context.Context, is func(*job) bool) error {
 	n.mu.Lock()
 	var former []*job
-	for move, j := range n.copies {
+	for name, j := range n.copies {
 		if is(j) {
 			former = append(former, j)
-			delete(n.copies, move)
+			delete(n.copies, name)
 		}
 	}
 	n.mu.Unlock()
@@ -107,7 +120,7 @@ func (n *Node) newJob(ctx context.Context, offer Offer, claim string, spec lvm.S
 		return nil, err
 	}
 	received := v.State != lvm.StateReceiving || v.Base == v.Move
-	j := &job{volume: v, claim: claim, transfer: newTransfer(n.cfg.Engine, v, offer, &n.limit), cancel: func() {}, received: received}
+	j := &job{volume: v, offer: offer, claim: claim, transfer: newTransfer(n.cfg.Engine, v, offer, &n.limit), cancel: func() {}, received: received}
 	if j.received {
 		j.transfer.next.Store(j.transfer.total)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -536,6 +537,79 @@ func TestHostileSource(t *testing.T) {
 		t.Logf("%s: %v", what, p.Problem)
 		must(t, b.target.Discard(t.Context(), p.Volume.ID, "target"))
 		must(t, server.Close())
+	}
+}
+
+// TestOfferNamesAnotherMove: a source that gives its volume the move of another source's volume gets nothing of that into its own, and writes nothing
+// into it.
+func TestOfferNamesAnotherMove(t *testing.T) {
+	b := newBed(t, 4*lvm.MiB, nil)
+	forged := bytes.Repeat([]byte("forged! "), len(b.content)/8)
+	thief := lvm.ID{VG: sourceVG, LV: "pvc-thief"}
+	must(t, os.WriteFile(b.engine.file(thief), forged, 0o600))
+	b.engine.volumes[thief] = lvm.Volume{ID: thief, UUID: "thief", Name: "pvc-thief", Class: testClass, Size: 4 * lvm.MiB, State: lvm.StateReady}
+	for what, first := range map[string]func(victims, thiefs Offer) Offer{
+		"the victim's copy waits": func(victims, _ Offer) Offer { return victims },
+		"the thief's copy waits":  func(_, thiefs Offer) Offer { return thiefs },
+	} {
+		victims := b.hold()
+		v, err := b.engine.Hold(t.Context(), thief, "thief", victims.Move)
+		must(t, err)
+		thiefs := b.source.offer(v)
+		waits := first(victims, thiefs)
+		waits.Address = "127.0.0.1:1"
+		b.receive(waits, hasFailed)
+		b.target.retryNow()
+		b.receive(thiefs, func(p Progress) bool { return isReceived(p) || hasFailed(p) })
+		b.target.retryNow()
+		b.receive(victims, func(p Progress) bool { return isReceived(p) || hasFailed(p) })
+		for name, content := range map[string][]byte{"pvc": b.content, "pvc-thief": forged} {
+			id := lvm.ID{VG: targetVG, LV: name}
+			got, err := os.ReadFile(b.engine.file(id))
+			if err != nil || !bytes.Equal(got[:len(content)], content) || b.engine.volume(id).State != lvm.StateReceived {
+				t.Errorf("%s: %s is %s, and has not the content of its source (%v)", what, name, b.engine.volume(id).State, err)
+			}
+			_ = b.target.Discard(t.Context(), id, "target")
+		}
+		_, err = b.engine.change(b.id, func(v *lvm.Volume) error { return to(v, lvm.StateReady) })
+		must(t, err)
+		_, err = b.engine.change(thief, func(v *lvm.Volume) error { return to(v, lvm.StateReady) })
+		must(t, err)
+	}
+}
+
+// TestOfferChanges: a source that changes its offer of one move ends no target. The copy begins again as what the source offers now.
+func TestOfferChanges(t *testing.T) {
+	b := newBed(t, 8*lvm.MiB, nil)
+	for what, change := range map[string]func(o *Offer){
+		"smaller":          func(o *Offer) { o.Size = lvm.MiB },
+		"negative":         func(o *Offer) { o.Size = -lvm.TiB },
+		"larger":           func(o *Offer) { o.Size += lvm.MiB },
+		"a round":          func(o *Offer) { o.Round = true },
+		"since a round":    func(o *Offer) { o.Since = newMove() },
+		"another volume":   func(o *Offer) { o.Volume, o.UUID = lvm.ID{VG: sourceVG, LV: "other"}.String(), "other" },
+		"a far-off mark":   func(o *Offer) { o.FormatMark = math.MaxInt64 },
+		"a negative mark":  func(o *Offer) { o.FormatMark = -4096 },
+		"the largest size": func(o *Offer) { o.Size, o.Class.Encryption = math.MaxInt64, lvm.EncryptionLUKS2 },
+	} {
+		offer := b.hold()
+		waits := offer
+		waits.Address = "127.0.0.1:1"
+		b.receive(waits, hasFailed)
+		b.target.retryNow()
+		changed := offer
+		change(&changed)
+		for range 20 {
+			p, err := b.target.Receive(t.Context(), changed, testClass)
+			if err != nil || !p.Running {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Log(what)
+		_ = b.target.Discard(t.Context(), lvm.ID{VG: targetVG, LV: "pvc"}, "target")
+		b.check(b.receive(offer, isReceived))
+		must(t, b.target.Discard(t.Context(), lvm.ID{VG: targetVG, LV: "pvc"}, "target"))
 	}
 }
 

@@ -49,7 +49,7 @@ type Node struct {
 	limit  limiter // of what it receives
 
 	mu     sync.Mutex
-	copies map[string]*job // by Offer.Move
+	copies map[string]*job // by name of the volume
 	ended  bool
 	work   sync.WaitGroup
 }
