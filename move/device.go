@@ -21,6 +21,28 @@ const (
 	writeAlone openMode = syscall.O_RDWR | syscall.O_EXCL   // a receiving one
 )
 
+// openVolume opens the device of a volume, which find returns. Its path has a number, and the kernel gives that of a removed device to the next one. An open
+// device keeps its number, so find is asked again.
+func openVolume(find func() (path string, err error), mode openMode) (*os.File, lvm.Bytes, error) {
+	path, err := find()
+	if err != nil {
+		return nil, 0, err
+	}
+	file, size, err := openDevice(path, mode)
+	if err != nil {
+		return nil, 0, err
+	}
+	again, err := find()
+	if err == nil && again != path {
+		err = lvm.Errorf(lvm.KindBusy, "%s became the device of another volume; retry", path)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, 0, err
+	}
+	return file, size, nil
+}
+
 // openDevice opens a volume's device past the page cache, so that a copy evicts no pod's data. With O_EXCL nothing can mount it meanwhile, and
 // nothing has it mounted. (What opens it without O_EXCL, such as a pod with a raw volume, is excluded by its state.)
 func openDevice(path string, mode openMode) (*os.File, lvm.Bytes, error) {

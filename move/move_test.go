@@ -613,6 +613,46 @@ func TestOfferChanges(t *testing.T) {
 	}
 }
 
+// renumbered is an engine that once answers with the device of another volume: the kernel has given that the number in between.
+type renumbered struct {
+	*files
+	group lvm.VGUUID // of the volume
+	other string
+	once  sync.Once
+}
+
+func (e *renumbered) MoveDevice(ctx context.Context, id lvm.ID, uuid, move string) (string, error) {
+	device, err := e.files.MoveDevice(ctx, id, uuid, move)
+	if id.VG == e.group {
+		e.once.Do(func() { device = e.other })
+	}
+	return device, err
+}
+
+// TestRenumberedDevice: neither side reads or writes the device of another volume.
+func TestRenumberedDevice(t *testing.T) {
+	for what, group := range map[string]lvm.VGUUID{"source": sourceVG, "target": targetVG} {
+		b := newBed(t, 4*lvm.MiB, nil)
+		e := &renumbered{files: b.engine, group: group, other: filepath.Join(b.engine.dir, "dm-7")}
+		foreign := bytes.Repeat([]byte("foreign "), 8<<17)
+		must(t, os.WriteFile(e.other, foreign, 0o600))
+		b.source.server.engine, b.target.cfg.Engine = e, e
+		offer := b.hold()
+		p := b.receive(offer, func(p Progress) bool { return isReceived(p) || hasFailed(p) })
+		if p.Problem == nil {
+			t.Errorf("%s: the device of another volume is accepted: %+v", what, p)
+		}
+		if got, err := os.ReadFile(b.engine.file(p.Volume.ID)); err != nil || bytes.Contains(got, foreign[:64]) {
+			t.Errorf("%s: another volume's data was sent (%v)", what, err)
+		}
+		if got, err := os.ReadFile(e.other); err != nil || !bytes.Equal(got, foreign) {
+			t.Errorf("%s: another volume was written (%v)", what, err)
+		}
+		b.target.retryNow()
+		b.check(b.receive(offer, isReceived))
+	}
+}
+
 func joined(parts ...string) string { return strings.Join(parts, "") }
 
 // TestTargetFails: a full group refuses, and a target whose device fails does not finish.

@@ -186,15 +186,11 @@ func (s *server) stop(ctx context.Context, id lvm.ID) error {
 var errBegun = errors.New("the transfer broke off")
 
 func (s *server) send(ctx context.Context, w http.ResponseWriter, q query, r Request) error {
-	device, err := s.device(ctx, q)
-	if err != nil {
-		return err
-	}
 	changes, err := s.changes.of(ctx, s.engine, q)
 	if err != nil {
 		return err
 	}
-	file, size, err := openDevice(device, q.mode())
+	file, size, err := openVolume(func() (string, error) { return s.device(ctx, q) }, q.mode())
 	if err != nil {
 		return err
 	}

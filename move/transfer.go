@@ -92,11 +92,9 @@ func (t *transfer) copied() lvm.Bytes {
 
 // run copies the rest, verifies what an earlier process copied, and tags the volume as received, or as having the round.
 func (t *transfer) run(ctx context.Context, c *client) (lvm.Volume, error) {
-	device, err := t.engine.MoveDevice(ctx, t.volume.ID, t.volume.UUID, t.volume.Move)
-	if err != nil {
-		return lvm.Volume{}, err
-	}
-	file, size, err := openDevice(device, writeAlone)
+	file, size, err := openVolume(func() (string, error) {
+		return t.engine.MoveDevice(ctx, t.volume.ID, t.volume.UUID, t.volume.Move)
+	}, writeAlone)
 	if err != nil {
 		return lvm.Volume{}, err
 	}
