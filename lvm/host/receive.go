@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -63,6 +64,12 @@ func (h *Host) receive(ctx context.Context, in lvm.Incoming) (lvm.Volume, error)
 			return lvm.Volume{}, err
 		}
 		return lvm.Volume{}, errChanged
+	case r.Former != nil:
+		g, lv, v, err := s.FindVolume(r.Former.ID)
+		if err == nil {
+			err = h.deleteLocked(ctx, s, g, lv, v)
+		}
+		return lvm.Volume{}, cmp.Or(err, errChanged)
 	}
 	return h.allocateReceiving(ctx, in, r.Create)
 }

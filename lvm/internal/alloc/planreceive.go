@@ -12,6 +12,7 @@ type Reception struct {
 	Have     *lvm.Volume // it exists for this move: no action
 	Begin    *lvm.Volume // it holds what another round or move copied: these Move, Copied and Base are to be noted before this copy begins
 	Leftover *lvm.Volume // a killed lvcreate left it incomplete: remove it, then plan again
+	Former   *lvm.Volume // it holds what another move copied, and does not fit this one: delete it, as a user's, then plan again
 	Create   *Allocation
 }
 
@@ -65,8 +66,10 @@ func receiveInto(s lvm.State, v lvm.Volume, in lvm.Incoming, incompatible error)
 	switch {
 	case err != nil:
 		return Reception{}, err
-	case v.State == lvm.StateReceiving && (!complete || incompatible != nil && v.Move != in.Move):
+	case v.State == lvm.StateReceiving && !complete:
 		return Reception{Leftover: &v}, nil
+	case v.State == lvm.StateReceiving && incompatible != nil && v.Move != in.Move:
+		return Reception{Former: &v}, nil
 	case incompatible != nil:
 		return Reception{}, incompatible
 	case v.Move == in.Move && (v.State == lvm.StateReceived || v.State == lvm.StateReady):
@@ -100,7 +103,7 @@ func beginCopy(v lvm.Volume, move, since string) lvm.Volume {
 
 // ReceptionGroup returns the UUID of the volume group that a reception changes.
 func ReceptionGroup(r Reception) lvm.VGUUID {
-	for _, v := range []*lvm.Volume{r.Have, r.Begin, r.Leftover} {
+	for _, v := range []*lvm.Volume{r.Have, r.Begin, r.Leftover, r.Former} {
 		if v != nil {
 			return v.ID.VG
 		}

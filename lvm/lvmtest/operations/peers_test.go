@@ -67,6 +67,29 @@ func TestPeerIsReceivedInItsReservation(t *testing.T) {
 	hosttest.Must(t, err)
 }
 
+// TestFormerCopyIsWiped: what a move copied of a user's volume is zeroed before its extents are free, also if the next move does not fit it.
+func TestFormerCopyIsWiped(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	spec := b.Spec("moves", 2*lvmtest.ExtentSize)
+	first, err := d.Receive(t.Context(), lvm.Incoming{Spec: spec, Move: strings.Repeat("0", 32)})
+	hosttest.Must(t, err)
+	spec.Required *= 2
+	again := lvm.Incoming{Spec: spec, Move: strings.Repeat("1", 32)}
+	release := node.HoldWipes()
+	_, err = d.Receive(t.Context(), again)
+	hosttest.WantKind(t, "while the former copy is wiped", err, lvm.KindBusy)
+	if n := hosttest.StateTags(node, "vg-test")["deleting"]; n != 1 {
+		t.Errorf("%d logical volumes are being wiped", n)
+	}
+	release()
+	d.WaitWiped(t)
+	second, err := d.Receive(t.Context(), again)
+	hosttest.Must(t, err)
+	if second.UUID == first.UUID || second.Size != spec.Required {
+		t.Errorf("received into %+v", second)
+	}
+}
+
 // TestCreatedPeerIsReturnedAgain: a created volume is returned again even if its peer no longer fits, and Fits agrees with
 // CreateWithPeers.
 func TestCreatedPeerIsReturnedAgain(t *testing.T) {
