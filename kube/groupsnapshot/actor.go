@@ -124,6 +124,7 @@ func (a *Actor) nextContent(ctx context.Context) bool {
 	c, there, _ := a.own.Find(name)
 	if !there {
 		if c, there, _ = a.free.Find(name); !there {
+			a.backoff.GC() // nothing else forgets the failures of contents that are gone
 			return true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -303,4 +304,19 @@ func TestDeleteUnnamed(t *testing.T) {
 			d.expect(t, test.did...)
 		})
 	}
+}
+
+// TestGoneContentIsForgotten: a user who creates and deletes group snapshots that fail takes no memory.
+func TestGoneContentIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(Config{Node: "node-1"})
+		defer a.queue.ShutDown()
+		a.backoff.Next("uid", time.Now())
+		time.Sleep(3 * backoffMost)
+		a.queue.Add("gone")
+		a.nextContent(t.Context())
+		if d := a.backoff.Get("uid"); d != 0 {
+			t.Errorf("the failures of a content that is gone are remembered: %s", d)
+		}
+	})
 }

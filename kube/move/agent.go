@@ -165,6 +165,7 @@ func (a *Agent) Run(ctx context.Context) {
 
 // lookAround queues the namespaces of the moves that are in the tags of this node's volumes.
 func (a *Agent) lookAround(ctx context.Context) {
+	a.refusals.GC() // of claims that are deleted
 	if err := a.engine.DropUnneeded(ctx); err != nil {
 		a.log.WarnContext(ctx, "cannot remove the snapshots of moves that ended", "error", err)
 	}

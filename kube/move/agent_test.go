@@ -3,6 +3,7 @@ package move
 import (
 	"cmp"
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -235,4 +236,29 @@ func TestPodsAreReadInPart(t *testing.T) {
 	if got, err := (server{kubetest.PodClient(t, whole, pod("large", strings.Repeat("v", api.MaxObject)))}).Pods(t.Context(), "ns"); err == nil {
 		t.Errorf("with a pod that is not read: %+v", got)
 	}
+}
+
+// TestRefusalsAreForgotten: claims that could not move, and are deleted, take no memory. Nor do copies that never began.
+func TestRefusalsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done := func() error { return nil }
+		a := New(Config{Engine: &disks{w: &world{before: done, after: done}}, Node: "node-1"})
+		defer a.queue.ShutDown()
+		a.refusals.Next("ns/db", a.now())
+		time.Sleep(3 * lookRefused)
+		a.lookAround(t.Context())
+		if d := a.refusals.Get("ns/db"); d != 0 {
+			t.Errorf("remembered: %s", d)
+		}
+		v := parkedView()
+		for i := range 3 * maxReported {
+			v.pv.Name = "pvc-" + strconv.Itoa(i)
+			if err := a.receive(t.Context(), v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(a.progress); n > maxReported+1 {
+			t.Errorf("%d copies are remembered", n)
+		}
+	})
 }

@@ -80,6 +80,7 @@ func (d data) Receive(ctx context.Context, offer Offer, of Offered, parameters m
 	if err := of.check(o); err != nil {
 		return Progress{}, err
 	}
+	o.Claim, o.Block = of.Claim, of.Block // the source cannot give the volume to another tenant
 	p, err := d.node.Receive(ctx, o, class)
 	return Progress{Move: o.Move, Done: p.Done, Total: p.Total, Problem: p.Problem}, err
 }

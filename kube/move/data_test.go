@@ -62,6 +62,37 @@ func TestOffered(t *testing.T) {
 	}
 }
 
+// receiver is the part of an engine that TestOfferOfAnotherClaim needs.
+type receiver struct {
+	move.Engine
+	got lvm.Incoming
+}
+
+func (r *receiver) Receive(_ context.Context, in lvm.Incoming) (lvm.Volume, error) {
+	r.got = in
+	return lvm.Volume{}, errors.New("full")
+}
+
+// TestOfferOfAnotherClaim: the target notes the claim that it knows from the API server, and whether its volume is raw, whatever the source says.
+func TestOfferOfAnotherClaim(t *testing.T) {
+	r := &receiver{}
+	node, err := move.New(move.Config{Engine: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(move.Offer{Move: "1", Name: "pvc-1", Volume: "vg/pvc-1", Claim: "another/victim", Class: lvm.Class{Layout: lvm.LayoutLinear}, Size: lvm.GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := Offered{Name: "pvc-1", Handle: "vg/pvc-1", Claim: "ns/db", Block: true, Size: lvm.GiB}
+	if _, err := EngineOf(node, nil).Receive(t.Context(), Offer{Move: "1", Text: text}, of, map[string]string{"volumeGroup": "vg"}); err == nil || err.Error() != "full" {
+		t.Fatal(err)
+	}
+	if r.got.Spec.Claim != "ns/db" || !r.got.Spec.Block {
+		t.Errorf("received as %+v", r.got.Spec)
+	}
+}
+
 // rounds is the part of an engine that TestRoundIsPrepared needs.
 type rounds struct {
 	move.Engine

@@ -85,6 +85,8 @@ type Offered struct {
 	Name   string // of the PersistentVolume
 	Handle string
 	UUID   string    // of the logical volume; "": not known
+	Claim  string    // namespace/name
+	Block  bool      // raw
 	Size   lvm.Bytes // the capacity; the logical volume has whole extents
 }
 

@@ -127,6 +127,9 @@ func (a *Agent) receive(ctx context.Context, v *view) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if len(a.progress) > maxReported {
+		clear(a.progress)
+	}
 	a.progress[v.pv.Name] = p
 	return nil
 }
@@ -153,7 +156,7 @@ func (a *Agent) tryReceive(ctx context.Context, v *view) (Progress, error) {
 		}
 	}
 	size := resource.MustParse(r.Capacity)
-	return a.engine.Receive(ctx, o, Offered{Name: r.name(), Handle: r.Handle, UUID: r.UUID, Size: lvm.Bytes(size.Value())}, class.Parameters)
+	return a.engine.Receive(ctx, o, Offered{Name: r.name(), Handle: r.Handle, UUID: r.UUID, Claim: r.key(), Block: r.Block, Size: lvm.Bytes(size.Value())}, class.Parameters)
 }
 
 // someGroup stands for the volume group that is not known yet.

@@ -53,7 +53,7 @@ func (a *Agent) tell(ctx context.Context, v *view, s step, failed error) {
 	}
 }
 
-// maxReported bounds the memory for claims whose move ended; a dropped one is reported again.
+// maxReported bounds the memory for claims whose move ended; what is dropped is reported, or found out, again.
 const maxReported = 1000
 
 // event writes an event on the claim.
