@@ -270,7 +270,7 @@ func isOpen(claim *corev1.PersistentVolumeClaim) bool {
 	case claim.Spec.VolumeName == "":
 		return claim.Status.Phase != corev1.ClaimBound
 	default:
-		return claim.Status.Phase == corev1.ClaimBound && claim.Spec.Resources.Requests.Storage().Cmp(*claim.Status.Capacity.Storage()) > 0
+		return claim.Status.Phase == corev1.ClaimBound && pending.BytesOf(claim.Spec.Resources.Requests.Storage()) > pending.BytesOf(claim.Status.Capacity.Storage())
 	}
 }
 

@@ -5,11 +5,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
@@ -75,5 +77,18 @@ func TestOldClassAnnotation(t *testing.T) {
 	must(t, store.Add(old))
 	if kept, ok := store.waiting("ns/old"); !ok || kubeclient.ClassOf(kept) != "ebs" {
 		t.Errorf("kept %v", kept)
+	}
+}
+
+// TestRequestWithoutEnd: a claim that requests a size with a huge exponent costs a node nothing, and no volume is extended to less than it says.
+func TestRequestWithoutEnd(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{}
+	claim.Spec.VolumeName, claim.Status.Phase = "pvc-1", corev1.ClaimBound
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1e999999999")}
+	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	claim.Status.AllocatedResources = claim.Status.Capacity
+	target, ok := resizeTarget(claim)
+	if !isOpen(claim) || !ok || isMarked(claim, target) || pending.BytesOf(&target) < lvm.TiB {
+		t.Errorf("it is extended to %d bytes: %v", pending.BytesOf(&target), ok)
 	}
 }

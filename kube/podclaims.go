@@ -92,7 +92,7 @@ func (a *Agent) podClaim(ctx context.Context, claim *corev1.PersistentVolumeClai
 	if s.ByOthers && claim.Spec.Selector == nil {
 		return s, true, nil
 	}
-	s.Size, s.Parameters = claim.Spec.Resources.Requests.Storage().Value(), class.Parameters
+	s.Size, s.Parameters = int64(pending.BytesOf(claim.Spec.Resources.Requests.Storage())), class.Parameters
 	s.Block = claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
 	from := sourceOf(claim).kind
 	s.FromSnapshot, s.FromClaim = from == kubeclient.KindSnapshot, from == kubeclient.KindClaim

@@ -14,6 +14,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // This file decides; resizer.go acts. KEP-1790, "Recovery from volume expansion failure", defines how a claim's status
@@ -55,7 +56,7 @@ func hasFailed(claim *corev1.PersistentVolumeClaim) bool {
 func isMarked(claim *corev1.PersistentVolumeClaim, target resource.Quantity) bool {
 	allocated, begun := claim.Status.AllocatedResources[corev1.ResourceStorage]
 	state := resizeState(claim)
-	return begun && allocated.Cmp(target) == 0 &&
+	return begun && pending.BytesOf(&allocated) == pending.BytesOf(&target) &&
 		(state == corev1.PersistentVolumeClaimControllerResizeInProgress || state == corev1.PersistentVolumeClaimControllerResizeInfeasible)
 }
 
@@ -204,7 +205,7 @@ func (a *Agent) extend(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 		return errors.Join(err, a.reportFailed(ctx, claim, err))
 	}
 	size := *resource.NewQuantity(int64(volume.Size), resource.BinarySI)
-	if pv.Spec.Capacity.Storage().Cmp(size) < 0 {
+	if pending.BytesOf(pv.Spec.Capacity.Storage()) < volume.Size {
 		body := map[string]any{"spec": map[string]any{"capacity": storage(size)}}
 		if err := a.client.Patch(ctx, "persistentvolumes", "", pv.Name, "", body, &corev1.PersistentVolume{}); err != nil {
 			return fmt.Errorf("cannot set the new size of PersistentVolume %s: %w", pv.Name, err)
@@ -229,9 +230,9 @@ func (a *Agent) extendVolume(ctx context.Context, pv *corev1.PersistentVolume, t
 		return lvm.Volume{}, err
 	}
 	if isBlock(pv) {
-		return a.volumes.ExtendBlock(ctx, id, lvm.Bytes(target.Value()), 0)
+		return a.volumes.ExtendBlock(ctx, id, pending.BytesOf(&target), 0)
 	}
-	return a.volumes.Extend(ctx, id, lvm.Bytes(target.Value()), 0)
+	return a.volumes.Extend(ctx, id, pending.BytesOf(&target), 0)
 }
 
 func isBlock(pv *corev1.PersistentVolume) bool {

@@ -197,7 +197,7 @@ func cutTag(name string) (string, bool) {
 }
 
 func requestOf(claim corev1.PersistentVolumeClaim) lvm.Bytes {
-	return lvm.Bytes(claim.Spec.Resources.Requests.Storage().Value())
+	return BytesOf(claim.Spec.Resources.Requests.Storage())
 }
 
 // RegistrationProblem says what is missing of the registration of a node's driver; "": nothing. csi is nil if the CSINode does not

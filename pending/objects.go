@@ -1,13 +1,28 @@
 package pending
 
 import (
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
 )
+
+// BytesOf returns a quantity in whole bytes, at most what int64 holds. Whoever writes a quantity can give it an exponent of millions: Quantity.Cmp
+// takes seconds for it, and so does Quantity.Value if it is zero; else that returns 0.
+func BytesOf(q *resource.Quantity) lvm.Bytes {
+	if q.IsZero() {
+		return 0
+	}
+	if n := q.Value(); n != 0 {
+		return lvm.Bytes(n)
+	}
+	return math.MaxInt64
+}
 
 // IsOn reports whether a PersistentVolume is this driver's and usable only on that node.
 func IsOn(pv *corev1.PersistentVolume, node string) bool {

@@ -1,15 +1,18 @@
 package pending
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // term names nodes by the driver's label.
@@ -134,5 +137,19 @@ func TestIsPlacedByScheduler(t *testing.T) {
 	f.Class.Parameters[api.ParameterRestoreOnOtherNodes], f.Class.Provisioner = "true", "other.io"
 	if IsPlacedByScheduler(&f.Claim, f.Class) || IsPlacedByScheduler(&f.Claim, nil) {
 		t.Error("another driver's class, or none, places a copy")
+	}
+}
+
+// TestBytesOf: a quantity that a tenant or a node wrote costs nothing, whatever its exponent, and is never less than it says.
+func TestBytesOf(t *testing.T) {
+	for text, want := range map[string]lvm.Bytes{
+		"0": 0, "1Gi": lvm.GiB, "1500m": 2, "1n": 1, "9223372036854775807": math.MaxInt64, "8Ei": math.MaxInt64, "-1Gi": -lvm.GiB, "9E": 9e18, "10E": math.MaxInt64,
+		"1e18": 1e18, "1e30": math.MaxInt64, "1e999999999": math.MaxInt64, "5e2000000000": math.MaxInt64, "0e999999999": 0,
+		"1e-9": 1, "1.5Gi": lvm.GiB * 3 / 2,
+	} {
+		q := resource.MustParse(text)
+		if got := BytesOf(&q); got != want {
+			t.Errorf("%s is %d, want %d", text, int64(got), int64(want))
+		}
 	}
 }

@@ -87,7 +87,7 @@ func (f *facts) expansions() (list []expansion) {
 	for i := range f.claims {
 		claim := &f.claims[i]
 		request, capacity := claim.Spec.Resources.Requests[corev1.ResourceStorage], claim.Status.Capacity[corev1.ResourceStorage]
-		if ours[claim.Namespace+"/"+claim.Name] == nil || capacity.IsZero() || request.Cmp(capacity) <= 0 || len(list) == claimsReported {
+		if ours[claim.Namespace+"/"+claim.Name] == nil || capacity.IsZero() || pending.BytesOf(&request) <= pending.BytesOf(&capacity) || len(list) == claimsReported {
 			continue
 		}
 		e := expansion{claim: claim}

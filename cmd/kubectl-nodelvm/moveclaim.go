@@ -10,6 +10,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/printable"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // isMoving reports whether the agents work on the move of a claim: its PersistentVolume has their annotations, or does not exist for a moment. Without
@@ -85,7 +86,7 @@ func (f *moveFacts) mayNotRebuild(claim *corev1.PersistentVolumeClaim, name stri
 func begins(claim *corev1.PersistentVolumeClaim) string {
 	request, size := claim.Spec.Resources.Requests.Storage(), claim.Status.Capacity.Storage()
 	switch {
-	case len(claim.Status.AllocatedResourceStatuses) > 0 || request.Cmp(*size) > 0:
+	case len(claim.Status.AllocatedResourceStatuses) > 0 || pending.BytesOf(request) > pending.BytesOf(size):
 		return fmt.Sprintf("claim %s has a pending expansion from %s to %s: the move begins when it is complete; a file system is resized while a pod uses it", claim.Name, size, request)
 	case claim.Status.ModifyVolumeStatus != nil:
 		return fmt.Sprintf("claim %s has a pending change of its attributes class: the move begins when it is complete", claim.Name)

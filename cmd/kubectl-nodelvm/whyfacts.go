@@ -191,7 +191,7 @@ func (f *facts) addOthers(p *pending.Facts, pod *corev1.Pod) {
 		}
 		known := slices.ContainsFunc(p.Waiting, func(x pending.Waiting) bool { return x.Name == name })
 		if class := f.classOfClaim(other); !known && isProvisioned(other, class) {
-			p.Waiting = append(p.Waiting, pending.Waiting{Name: name, Class: class.Name, Size: lvm.Bytes(other.Spec.Resources.Requests.Storage().Value())})
+			p.Waiting = append(p.Waiting, pending.Waiting{Name: name, Class: class.Name, Size: pending.BytesOf(other.Spec.Resources.Requests.Storage())})
 		}
 	}
 }

@@ -52,11 +52,11 @@ func stateOf(o *cluster.Objects, now time.Time) (state, bool) {
 func capacityOf(c *cluster.Capacity) capacity {
 	kept := capacity{node: c.Node, class: c.Class}
 	if c.Size != nil {
-		kept.all = lvm.Bytes(c.Size.Value())
+		kept.all = pending.BytesOf(c.Size)
 	}
 	kept.most = kept.all
 	if c.Most != nil {
-		kept.most = lvm.Bytes(c.Most.Value())
+		kept.most = pending.BytesOf(c.Most)
 	}
 	return kept
 }

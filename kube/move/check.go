@@ -84,7 +84,7 @@ func mayMove(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, n
 		return fmt.Errorf("PersistentVolume %s is being deleted", pv.Name)
 	case claim.Annotations[api.AnnotationSelectedNode] != node:
 		return fmt.Errorf("the volume is on node %s, but the claim's annotation %s names %s: set it to %s", node, api.AnnotationSelectedNode, kubeclient.Quoted(claim.Annotations[api.AnnotationSelectedNode]), node)
-	case len(claim.Status.AllocatedResourceStatuses) > 0 || claim.Spec.Resources.Requests.Storage().Cmp(*size) > 0 || pv.Spec.Capacity.Storage().Cmp(*size) != 0:
+	case len(claim.Status.AllocatedResourceStatuses) > 0 || pending.BytesOf(claim.Spec.Resources.Requests.Storage()) > pending.BytesOf(size) || pending.BytesOf(pv.Spec.Capacity.Storage()) != pending.BytesOf(size):
 		return fmt.Errorf("an expansion is pending (the claim requests %s and has %s): the move begins when it is complete. A file system is resized while a pod uses it", claim.Spec.Resources.Requests.Storage(), size)
 	case claim.Status.ModifyVolumeStatus != nil:
 		return errors.New("a change of the claim's attributes class is pending: the move begins when it is complete")

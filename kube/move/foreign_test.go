@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -102,4 +103,13 @@ func TestRecordHasRoomForItsEnd(t *testing.T) {
 		}
 	}
 	t.Error("a record has no limit")
+}
+
+// TestCapacityWithoutEnd: a PersistentVolume whose capacity has a huge exponent costs the target nothing.
+func TestCapacityWithoutEnd(t *testing.T) {
+	v := parkedView()
+	v.pv.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse("1e999999999")
+	if v.incoming() != nil {
+		t.Error("it is accepted")
+	}
 }

@@ -118,14 +118,14 @@ func newRecord(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim,
 	if size := r.longest(); size > MaxRecord {
 		return nil, fmt.Errorf("PersistentVolume %s has too long fields: its record has %d bytes, and at most %d are possible", pv.Name, size, MaxRecord)
 	}
-	if !capacity.MatchString(r.Capacity) {
-		return nil, fmt.Errorf("PersistentVolume %s has the capacity %s, which csi-provisioner does not write; correct it", pv.Name, kubeclient.Quoted(r.Capacity))
-	}
 	return r, r.rebuilds(pv)
 }
 
 // rebuilds reports whether the record says everything of a PersistentVolume that is on its source.
 func (r *Record) rebuilds(pv *corev1.PersistentVolume) error {
+	if has := pv.Spec.Capacity.Storage().String(); !capacity.MatchString(has) {
+		return fmt.Errorf("PersistentVolume %s has the capacity %s, which csi-provisioner does not write; correct it", pv.Name, kubeclient.Quoted(has))
+	}
 	again := r.onSource(false)
 	switch {
 	case len(pv.Labels) > 0:

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // A node publishes what is free. A new node has more than that while volumes, snapshots or orphans are on the node, while the driver
@@ -118,7 +119,7 @@ func (l *learned) after(n node, p published, now time.Time) *learned {
 	switch {
 	case age > 0 && n.isNew && !most.IsZero() && now.Sub(p.since) >= steady:
 		return &learned{p.size, p.most, n.origin}
-	case age >= 0 && most.Cmp(*largest(l.size, l.most)) > 0:
+	case age >= 0 && pending.BytesOf(most) > pending.BytesOf(largest(l.size, l.most)):
 		if l.from == (origin{}) {
 			return &learned{size: p.size, most: p.most}
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // node is a node of the cluster.
@@ -78,7 +79,7 @@ func (s state) byClass() map[string]map[string]published {
 			index[p.class] = map[string]published{}
 		}
 		other, there := index[p.class][p.node]
-		if !there || largest(p.size, p.most).Cmp(*largest(other.size, other.most)) > 0 {
+		if !there || pending.BytesOf(largest(p.size, p.most)) > pending.BytesOf(largest(other.size, other.most)) {
 			index[p.class][p.node] = p
 		}
 	}
@@ -133,5 +134,5 @@ func isSame(was, wanted *storagev1.CSIStorageCapacity) bool {
 }
 
 func isEqual(a, b *resource.Quantity) bool {
-	return a == nil && b == nil || a != nil && b != nil && a.Cmp(*b) == 0
+	return a == nil && b == nil || a != nil && b != nil && pending.BytesOf(a) == pending.BytesOf(b)
 }
