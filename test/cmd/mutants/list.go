@@ -48,6 +48,11 @@ var mutants = []mutant{
 		packages: []string{"./lvm/internal/ondisk"},
 	},
 	{
+		name: "the device of another volume is sent", file: "move/device.go",
+		old: "again != path", new: "again == \"\"",
+		packages: []string{"./move"},
+	},
+	{
 		name: "foreign content is formatted", file: "node/filesystem/content.go",
 		old: "case empty:\n		return ActFormat, checkFormat", new: "case empty || len(c.Others) > 0:\n		return ActFormat, checkFormat",
 		packages: []string{"./node/filesystem", "./node"},
