@@ -15,6 +15,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/reallvm"
 )
 
 // TestCrash_RealLVM kills a driver, its lvm, or both, at the points of every operation at which something changes permanently.
@@ -38,6 +39,9 @@ func TestCrash_RealLVM(t *testing.T) {
 			}
 			c.tearDown()
 			t.Logf("%s: %d points, %d kills", op.name, len(points), len(chosen))
+			if op.use != nil {
+				t.Logf("the longest write of a pod took %s", c.longest.Round(time.Millisecond))
+			}
 		})
 	}
 }
@@ -147,6 +151,9 @@ func (c *crash) run(k kill) (killed bool) {
 		c.victim = startVictim(c.t, filepath.Join(c.dir, "victim"))
 	}
 	c.victim.aim(k)
+	if c.op.use != nil && k.who != killPower { // no pod of the node survives that
+		c.used = c.op.use(c)
+	}
 	number := slices.IndexFunc(crashOps, func(op crashOp) bool { return op.name == c.op.name })
 	answer, alive := c.victim.ask(c.t, fmt.Sprintf("%d %d %d", number, c.n, c.size))
 	_, killed = c.victim.outcome()
@@ -174,9 +181,7 @@ func (c *crash) verify(alive, power bool) {
 		c.victim.end() // its lvm has ended: the new driver waited for it
 		c.victim = nil
 	}
-	for _, device := range c.suspended() {
-		c.t.Errorf("%s is suspended", device)
-	}
+	c.endUse()
 	if !alive {
 		c.checkStarted()
 		c.checkOthers(d)
@@ -187,6 +192,20 @@ func (c *crash) verify(alive, power bool) {
 	}
 	c.op.check(c, d)
 	d.Stop(c.t)
+}
+
+// endUse checks that no device is suspended, and ends the use of the volumes.
+func (c *crash) endUse() {
+	for _, device := range c.suspended() {
+		c.t.Errorf("%s is suspended", device)
+		reallvm.Dmsetup(c.t, "resume", device) // or what uses it never ends
+	}
+	if c.used == nil {
+		return
+	}
+	waited := c.used()
+	c.used, c.longest = nil, max(c.longest, waited)
+	c.t.Logf("the longest write of a pod took %s", waited.Round(time.Millisecond))
 }
 
 // TestKillWhileWiping_RealLVM kills a driver while it zeroes, at any moment: the next one continues, and no old data is readable

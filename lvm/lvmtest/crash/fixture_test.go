@@ -30,6 +30,9 @@ type crash struct {
 	victim *victim
 	n      int       // the number of the case, part of names
 	size   lvm.Bytes // the size to extend to, or of a volume to wipe; 0: the usual one
+
+	used    func() time.Duration // ends what crashOp.use began; nil: nothing did
+	longest time.Duration        // the longest wait of it in all cases
 }
 
 // crashGroup has two disks: more would repeat the same writes in each commit.
@@ -154,6 +157,7 @@ func (c *crash) tearDown() {
 func (c *crash) restart() {
 	c.victim.end()
 	c.victim = nil
+	c.endUse()
 	c.makeFixture()
 	c.setUp()
 }

@@ -6,9 +6,15 @@ import (
 	"context"
 	"os"
 	"strings"
+	"sync/atomic"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // makeOrigins creates two active volumes with a pattern in each.
@@ -69,4 +75,59 @@ func (c *crash) checkNoGroupSnapshot(d *hosttest.Driver) {
 	}
 	d.WaitWiped(c.t)
 	c.nothingBut(2)
+}
+
+// podBlock is the block of a volume that pods write, behind the pattern; podPause is the time between two writes.
+const (
+	podBlock = int64(4 * lvm.MiB)
+	podPause = time.Millisecond
+)
+
+// startPods writes to both volumes of a group snapshot, as pods do, until end is called. It returns the longest time that a write took.
+func (c *crash) startPods() (end func() time.Duration) {
+	g := c.b.ReadGroup(c.t)
+	stop, ended, writers := make(chan struct{}), make(chan error), 0
+	longest := &atomic.Int64{}
+	for lv := range g.Volumes() {
+		device, active, err := dm.Kernel{Sys: "/sys", Dev: "/dev"}.Device(lvm.DeviceUUID(g.UUID, lv.UUID))
+		hosttest.Must(c.t, err)
+		if !active {
+			c.t.Fatalf("volume %s is not active", lv.Name)
+		}
+		f, err := os.OpenFile(device, os.O_WRONLY|unix.O_DSYNC, 0)
+		hosttest.Must(c.t, err)
+		writers++
+		go func() { ended <- writeUntil(stop, f, longest) }()
+	}
+	return func() time.Duration {
+		close(stop)
+		for range writers {
+			select {
+			case err := <-ended:
+				hosttest.Must(c.t, err)
+			case <-time.After(wait.Limit(time.Minute)):
+				c.t.Fatal("a pod's write does not end")
+			}
+		}
+		return time.Duration(longest.Load())
+	}
+}
+
+func writeUntil(stop <-chan struct{}, f *os.File, longest *atomic.Int64) error {
+	for {
+		began := time.Now()
+		if _, err := f.WriteAt(make([]byte, 4096), podBlock); err != nil {
+			return err
+		}
+		for took := int64(time.Since(began)); ; {
+			if before := longest.Load(); took <= before || longest.CompareAndSwap(before, took) {
+				break
+			}
+		}
+		select {
+		case <-stop:
+			return f.Close()
+		case <-time.After(podPause):
+		}
+	}
 }

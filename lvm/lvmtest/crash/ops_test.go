@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
@@ -21,6 +22,7 @@ type crashOp struct {
 	name    string
 	setUp   func(*crash, *hosttest.Driver)       // once
 	prepare func(*crash, *hosttest.Driver)       // before each case
+	use     func(*crash) func() time.Duration    // uses the volumes as pods do, until the returned function is called: the longest wait of one
 	do      func(*crash, *hosttest.Driver) error // the request, repeated after the crash
 	check   func(*crash, *hosttest.Driver)       // checks the outcome, and cleans up for the next case
 }
@@ -35,7 +37,7 @@ var crashOps = slices.Concat(moveOps, roundOps, []crashOp{
 	{name: "extend thin", setUp: (*crash).makeOrigin, prepare: (*crash).aimHigher, do: (*crash).extend, check: (*crash).checkExtended},
 	{name: "thin create", setUp: (*crash).makeOrigin, do: (*crash).create, check: (*crash).checkCreated},
 	{name: "snapshot", setUp: (*crash).makeOrigin, do: (*crash).snapshot, check: (*crash).checkSnapshot},
-	{name: "group snapshot", setUp: (*crash).makeOrigins, do: (*crash).groupSnapshot, check: (*crash).checkGroupSnapshot},
+	{name: "group snapshot", setUp: (*crash).makeOrigins, use: (*crash).startPods, do: (*crash).groupSnapshot, check: (*crash).checkGroupSnapshot},
 	{name: "group snapshot removal", setUp: (*crash).makeOrigins, prepare: (*crash).prepareGroupSnapshot, do: (*crash).removeGroupSnapshot, check: (*crash).checkNoGroupSnapshot},
 	{name: "copy", setUp: (*crash).makeOrigin, do: (*crash).create, check: (*crash).checkCreated},
 	{name: "read-only copy", setUp: (*crash).makeOrigin, prepare: (*crash).makeCopy, do: (*crash).setReplayed, check: (*crash).checkReadOnly},
