@@ -111,7 +111,7 @@ func TestRestoreElsewhere(t *testing.T) { play(t, moves.Restores()) }
 // TestVelero backs up a database with Velero, and restores it on other nodes. It compiles Velero.
 func TestVelero(t *testing.T) { play(t, backup.Scenarios()) }
 
-// TestGroupSnapshots takes NODELVM_TEST_DATABASE_GROUPS group snapshots of a PostgreSQL under load, and restores each.
+// TestGroupSnapshots takes NODELVM_TEST_DATABASE_GROUPS group snapshots of a PostgreSQL under load, 3 by default, and restores each.
 func TestGroupSnapshots(t *testing.T) {
 	play(t, groups.Scenarios(number(t, "NODELVM_TEST_DATABASE_GROUPS", 3)))
 }
