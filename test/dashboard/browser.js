@@ -73,6 +73,32 @@ const detail = (page) => page.getByRole("complementary", { name: "Details" });
 const nodes = (page) => page.locator(".map .node");
 const focused = (page) => page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? document.activeElement.tagName);
 
+// readable checks what a desktop's width has room for.
+async function readable(page, name) {
+  await check(`map ${name}: the header is one line, and messages are whole`, async () => {
+    const below = await page.locator(".head > *").evaluateAll(([first, ...others]) => others.filter((e) => e.getBoundingClientRect().top >= first.getBoundingClientRect().bottom).map((e) => e.textContent));
+    equal(below, [], "in the header's second line");
+    const messages = page.locator(".problem > span");
+    equal((await messages.count()) > 1, true, "there are messages");
+    equal(await messages.evaluateAll((all) => all.filter((e) => e.scrollHeight > e.clientHeight).map((e) => e.textContent)), [], "cut messages");
+  });
+}
+
+// disks checks the bars of a node whose second disk is missing. The third is twice as large as each of the others.
+async function disks() {
+  const page = await open(settings.faulty);
+  await check("disks: names, sizes, parts of volumes", async () => {
+    const bars = page.getByRole("rowgroup", { name: "node-0002" }).locator(".bar.disk");
+    equal(await bars.locator(".barlabel").allTextContents(), ["nvme0n1", "sda", "was nvme1n1"]);
+    const [small, large, missing] = await bars.locator(".track").evaluateAll((all) => all.map((e) => e.offsetWidth));
+    equal([Math.abs(large - 2 * small) <= 2, Math.abs(small - missing) <= 1], [true, true], `the widths ${small}, ${large}, ${missing} have the disks' proportions:`);
+    const labels = (kind) => bars.first().locator(`.part.${kind}`).evaluateAll((all) => all.map((e) => e.getAttribute("aria-label")));
+    equal((await labels("pool")).map((label) => label.match(/, (.*), thin pool/)[1]), ["256 GiB", "1 GiB of 256 GiB"]);
+    equal((await labels("volume")).some((label) => / GiB of .* GiB, volume/.test(label)), true, "a part of a striped volume has its own size");
+  });
+  await close(page, "disks");
+}
+
 async function pictures() {
   for (const scheme of ["light", "dark"]) {
     for (const [width, height] of [[390, 844], [1024, 768], [1920, 1080]]) {
@@ -84,6 +110,7 @@ async function pictures() {
       await shot("map");
       await accessible(page, `map ${name}`);
       await check(`map ${name}: nothing is wider than the window`, async () => equal(await page.evaluate(() => document.documentElement.scrollWidth), width));
+      if (width >= 1024) await readable(page, name);
       const widths = await page.locator(".map .part.volume").evaluateAll((all) => all.map((p) => p.offsetWidth));
       await page.locator(".map .part.volume").nth(widths.indexOf(Math.max(...widths))).click();
       await detail(page).getByText("ProvisioningSucceeded").waitFor();
@@ -166,6 +193,8 @@ async function interactions() {
     await page.waitForFunction(() => Number(document.activeElement.dataset.row) > 500);
     await page.keyboard.press("Enter");
     await detail(page).getByRole("heading", { level: 2 }).waitFor();
+    const cut = await page.locator("[data-row] .c-claim").evaluateAll((all) => all.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent));
+    equal(cut, [], "cut names beside the details");
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "Map" }).click();
   });
@@ -277,5 +306,5 @@ async function many() {
   await close(page, "20,000 volumes");
 }
 
-for (const part of [interactions, hostile, limited, many, pictures]) await part();
+for (const part of [interactions, disks, hostile, limited, many, pictures]) await part();
 await browser.close();

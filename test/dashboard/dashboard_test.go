@@ -103,7 +103,7 @@ type line struct {
 	Figure string `json:"figure"`
 }
 
-// TestDashboard: the page shows, finds and follows what is on the nodes; it is accessible, asks no other host, and runs no hostile
+// TestDashboard: the page shows, finds and follows what is on the nodes, with the sizes that it has there; it is accessible, asks no other host, and runs no hostile
 // text. With NODELVM_TEST_PICTURES=FOLDER the pictures of the documentation are written there.
 func TestDashboard(t *testing.T) {
 	folder := install(t, ".")
