@@ -68,6 +68,7 @@ var checks = []check{
 	{"waiting pods", checkWaitingPods, true},
 	{"expansions", checkExpansions, true},
 	{"waiting snapshots", checkWaitingSnapshots, true},
+	{"quotas", eachNode(checkQuotas), false},
 	{"disruption budgets", checkBudgets, false},
 	{"raw block volumes", checkBlockDevices, false},
 }

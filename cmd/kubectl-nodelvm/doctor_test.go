@@ -306,6 +306,10 @@ var faults = []fault{
 	{"key that is not text", func(f *facts) {
 		f.keyFaults = []keyFault{{secret: "shop/data-db-0-key", claim: "shop/data-db-0", what: "it is not text", fix: "replace it"}}
 	}, "key Secrets", "Secret shop/data-db-0-key", "the encrypted volume of claim shop/data-db-0 needs its key, and it is not text"},
+	{"snapshots without a quota", func(f *facts) { manySnapshots(f) },
+		"quotas", "namespace shop", "its 25 snapshots on node node-2 count as 100 GiB in thin pool vg-data/nodelvm-thin, more than half of the 178 GiB that the pool can provision, and no ResourceQuota limits their number"},
+	{"claims without a quota", func(f *facts) { manyClaims(f) },
+		"quotas", "namespace shop", "its 151 volumes in volume group vg-data of node node-1 take most of what is used of the group's metadata area"},
 	{"metadata differs", func(f *facts) { f.answers[0].page.MetadataDifference = "seqno" }, "disks", "node-1", "differs from LVM's report, so it changes nothing"},
 }
 

@@ -41,6 +41,7 @@ type facts struct {
 	snapshotAPI bool                // the cluster has it
 	controllers []appsv1.Deployment // that run a snapshot-controller
 	budgets     []policyv1.PodDisruptionBudget
+	quotas      []corev1.ResourceQuota
 	denied      []right         // of the driver's account
 	keyFaults   []keyFault      // of Secrets
 	unread      []string        // sentences: what could not be read, and why
@@ -53,6 +54,7 @@ const (
 	theDaemonSets = "DaemonSets"
 	theCSINodes   = "CSINodes"
 	theCapacities = "CSIStorageCapacities"
+	theQuotas     = "ResourceQuotas"
 )
 
 // gather reads the facts for doctor, and records what it may not read.
@@ -85,6 +87,8 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	read("the Secrets of encrypted volumes", c.readKeySecrets(ctx, f))
 	f.budgets, err = list[policyv1.PodDisruptionBudget](ctx, c.all("/apis/policy/v1/poddisruptionbudgets"))
 	read("PodDisruptionBudgets", err)
+	f.quotas, err = list[corev1.ResourceQuota](ctx, c.in("", "resourcequotas"))
+	read(theQuotas, err)
 	f.denied, err = c.deniedRights(ctx, f)
 	read("the rights of the driver's account", err)
 	f.answers = c.answers(ctx, f.drivers, f.classes)

@@ -35,7 +35,7 @@ func userRoles(t *testing.T, docs []document) map[string][]string {
 func TestUserRoles(t *testing.T) {
 	docs := renderWith(t, everything(t))
 	read := []string{"csidrivers", "csinodes", "csistoragecapacities", "daemonsets", "deployments", "events", "nodes", "persistentvolumeclaims",
-		"persistentvolumes", "poddisruptionbudgets", "pods", "storageclasses", "volumesnapshotcontents", "volumesnapshots"}
+		"persistentvolumes", "poddisruptionbudgets", "pods", "resourcequotas", "storageclasses", "volumesnapshotcontents", "volumesnapshots"}
 	reading := func(resources []string) (rules []string) {
 		for _, r := range resources {
 			rules = append(rules, r+": get,list")
