@@ -197,7 +197,7 @@ func (k Kernel) CheckUnused(ctx context.Context, path string) error {
 			return k.checkUnbound(path, stat.Rdev)
 		}
 		if time.Now().After(deadline) {
-			return lvm.Errorf(lvm.KindInUse, "%s is in use by %s: stop the pod or program, unmount the file system, or remove the device on it; lsof %s and findmnt %s on the node show more", path, k.users(path, stat.Rdev), path, path)
+			return lvm.Errorf(lvm.KindInUse, "%s is in use by %s: stop the pod or program, unmount the file system, or remove the device on it; %s", path, k.users(path, stat.Rdev), FindUsers(path, stat.Rdev))
 		}
 		select {
 		case <-ctx.Done():
@@ -231,6 +231,13 @@ func mountPoints(device uint64) (points []string, err error) {
 		}
 	}
 	return points, err
+}
+
+// FindUsers says how an admin finds what has a device open. A pod can hold a mount that no other process sees, and lsof shows none of its
+// processes: their tables of mounts do, by the device's number or, for btrfs, its name.
+func FindUsers(path string, number uint64) string {
+	name := fmt.Sprintf("dm-%d", unix.Minor(number))
+	return fmt.Sprintf("on the node, lsof %s and grep -lwE '%s|%s' /proc/[0-9]*/mountinfo name its processes", path, FormatNumber(number), name)
 }
 
 // users names the devices on a device and its mounts, as far as this process can see them.

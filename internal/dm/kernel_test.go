@@ -4,7 +4,10 @@ import (
 	"errors"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -180,5 +183,26 @@ func TestZeroReassigned(t *testing.T) {
 	must(t, os.WriteFile(uuid, []byte("LVM-aaaa\n"), 0o644)) // the right UUID: now only the kernel refuses, because this is no device
 	if err := k.Zero(t.Context(), lvm.Device{UUID: "LVM-aaaa", Path: path}, 0, 15, nil); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("the device itself: %v", err)
+	}
+}
+
+// TestFindUsers: the command in a message finds the processes that have a device mounted, under any name, and no others.
+func TestFindUsers(t *testing.T) {
+	proc := t.TempDir()
+	for pid, line := range map[string]string{
+		"1":  "1 0 8:1 / / rw - ext4 /dev/sda1 rw",
+		"20": "30 1 253:5 / /var/lib/kubelet rw - ext4 /dev/mapper/vg-lv rw",
+		"21": "31 1 0:47 / /data rw - btrfs /dev/dm-5 rw",
+		"22": "32 1 253:50 / /data rw - ext4 /dev/dm-50 rw",
+		"23": "33 1 1253:5 / /data rw - ext4 /dev/xdm-5 rw",
+	} {
+		path := filepath.Join(proc, pid, "mountinfo")
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(line+"\n"), 0o644))
+	}
+	command := regexp.MustCompile(`grep .*mountinfo`).FindString(FindUsers("/dev/dm-5", unix.Mkdev(253, 5)))
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(command, "/proc", proc)).Output()
+	if want := proc + "/20/mountinfo\n" + proc + "/21/mountinfo\n"; err != nil || string(out) != want {
+		t.Errorf("%s: %v, %q, want %q", command, err, out, want)
 	}
 }

@@ -104,7 +104,7 @@ func (m linux) removeMapping(ctx context.Context, name string) error {
 		case !errors.Is(err, unix.EBUSY):
 			return lvm.Errorf(lvm.KindInternal, "cannot close the encrypted mapping %s: %w", name, err)
 		case time.Now().After(deadline):
-			return lvm.Errorf(lvm.KindInUse, "cannot close the encrypted mapping %s: it is in use by %s. Stop the pod or program, or remove the device on it; lsblk /dev/mapper/%s and lsof /dev/mapper/%s on the node show more", name, m.users(name), name, name)
+			return lvm.Errorf(lvm.KindInUse, "cannot close the encrypted mapping %s: it is in use by %s", name, m.users(name))
 		}
 		select {
 		case <-ctx.Done():
@@ -114,16 +114,16 @@ func (m linux) removeMapping(ctx context.Context, name string) error {
 	}
 }
 
-// users returns the names of the devices on a mapping.
+// users names the devices on a mapping, or else says how to find who uses it.
 func (m linux) users(name string) string {
 	found, err := m.mapping(name)
 	if err != nil {
-		return "a pod or a program of this node"
+		return "a pod or a program of this node: stop it"
 	}
 	if names, err := holders(found.Number); err == nil && len(names) > 0 {
-		return "the device " + strings.Join(names, ", ")
+		return "the device " + strings.Join(names, ", ") + ": remove that device"
 	}
-	return "a pod or a program of this node"
+	return "a pod or a program of this node: stop it; " + dm.FindUsers("/dev/mapper/"+name, found.Number)
 }
 
 // holders returns the devices on a device, by device-mapper's names or the kernel's.
