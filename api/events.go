@@ -24,6 +24,7 @@ const (
 	ReasonVolumeMoveWaiting           = "VolumeMoveWaiting"   // a move waits for a user
 	ReasonVolumeMoved                 = "VolumeMoved"         // the volume is on the other node
 	ReasonVolumeMoveCancelled         = "VolumeMoveCancelled" // before the volume was handed over
+	ReasonSnapshotsNotMoved           = "SnapshotsNotMoved"   // the snapshots of a volume that moves stay on its node
 	ReasonTrimFailed                  = "TrimFailed"
 	ReasonDriverNotRegistered         = "DriverNotRegistered" // the node lacks its topology label, or its CSINode the driver
 )

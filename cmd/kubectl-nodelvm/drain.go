@@ -176,7 +176,7 @@ func (f *moveFacts) claimOf(pv *corev1.PersistentVolume) *corev1.PersistentVolum
 func (f *moveFacts) leftSnapshots(node string) (rows []leftRow) {
 	for i := range f.contents {
 		if item := &f.contents[i]; item.Labels[api.LabelManagedBy] == node {
-			rows = append(rows, leftRow{Kind: "snapshot", Name: item.name(), Volume: item.handle(), Note: "on the disks of its volume"})
+			rows = append(rows, leftRow{Kind: "snapshot", Name: item.name(), Volume: item.handle(), Note: "on the disks of this node alone"})
 		}
 	}
 	slices.SortFunc(rows, func(a, b leftRow) int { return strings.Compare(a.Name, b.Name) })

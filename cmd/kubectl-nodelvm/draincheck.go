@@ -151,7 +151,7 @@ func leftRows(node string, volumes []corev1.PersistentVolume, users map[string][
 			listed[handle] = true
 			of := item.Spec.VolumeSnapshotRef
 			rows = append(rows, leftRow{Kind: "snapshot", Name: of.Namespace + "/" + of.Name, Volume: cmp.Or(onDisk[handle], handle, item.Name),
-				Note: "on the disks of its volume"})
+				Note: "on the disks of this node alone"})
 		}
 	}
 	for _, a := range answers {
@@ -198,7 +198,7 @@ func leftUnlisted(a answer, listed map[string]bool) (rows []leftRow) {
 			listed[sn.ID] = true
 			row := leftRow{Kind: "orphan", Name: sn.Name, Volume: string(sn.Group) + "/" + sn.LV, Size: &sn.Size, Note: note}
 			if isMember(sn) && !a.isOrphan(sn.ID) {
-				row.Kind, row.Note = "snapshot", "a part of a group snapshot, on the disks of its volume"
+				row.Kind, row.Note = "snapshot", "a part of a group snapshot, on the disks of this node alone"
 			}
 			rows = append(rows, row)
 		}

@@ -97,13 +97,35 @@ func TestPlanOfSiblings(t *testing.T) {
 	}
 	notes := strings.Join(p.Groups[0].Notes, "\n")
 	for _, want := range []string{"the claims data, wal move together (pods that use them: db-0); added to those that you named: data",
-		"snapshots of claim data stay on node node-1, and what is restored from them is created there: snap-1"} {
+		"the snapshots of claim data stay on node node-1, and are lost with it: snap-1. Claims are restored from them on node node-1 alone: no such class has restoreOnOtherNodes"} {
 		if !strings.Contains(notes, want) || strings.Contains(notes, "elsewhere") {
 			t.Errorf("the notes are %q", notes)
 		}
 	}
 	if pods := p.toStop(); len(pods) != 1 || pods[0].Name != "db-0" {
 		t.Errorf("to stop: %v", pods)
+	}
+}
+
+// TestPlanOfRestores: the plan names the classes whose claims can be restored from the snapshots that stay.
+func TestPlanOfRestores(t *testing.T) {
+	anywhere := map[string]string{"volumeGroup": "@fast", "layout": "thin", api.ParameterRestoreOnOtherNodes: "true"}
+	encrypted := map[string]string{"layout": "thin", api.ParameterRestoreOnOtherNodes: "true", api.ParameterEncryption: "luks2"}
+	for name, test := range map[string]struct {
+		of      string
+		classes []storagev1.StorageClass
+		says    string
+	}{
+		"none":                  {"thin", []storagev1.StorageClass{class("thin", nil)}, "on node node-1 alone: no such class has restoreOnOtherNodes"},
+		"two":                   {"thin", []storagev1.StorageClass{class("b", anywhere), class("thin", nil), class("a", anywhere)}, "Claims of the class a or b are restored from them on any node, others on node node-1 alone"},
+		"of an encrypted class": {"secret", []storagev1.StorageClass{class("a", anywhere), class("secret", encrypted)}, "Claims of the class secret are"},
+		"encrypted, of another": {"thin", []storagev1.StorageClass{class("thin", nil), class("secret", encrypted)}, "no such class has"},
+		"of a deleted class":    {"gone", []storagev1.StorageClass{class("a", anywhere)}, "Claims of the class a are"},
+		"unknown":               {"thin", nil, "on node node-1 alone, unless their class has restoreOnOtherNodes"},
+	} {
+		if says := (&moveFacts{classes: test.classes}).restores(test.of, "node-1"); !strings.Contains(says, test.says) {
+			t.Errorf("%s: %s", name, says)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -173,6 +174,32 @@ func (f *moveFacts) snapshotsOf(claim *corev1.PersistentVolumeClaim, node string
 	}
 	slices.Sort(names)
 	return names
+}
+
+// restores says where claims can be restored from snapshots that stay on a node, of volumes of a class.
+func (f *moveFacts) restores(class, node string) string {
+	if f.classes == nil {
+		return fmt.Sprintf("Claims are restored from them on node %s alone, unless their class has %s", node, api.ParameterRestoreOnOtherNodes)
+	}
+	var anywhere []string
+	for i := range f.classes {
+		if c := &f.classes[i]; c.Parameters[api.ParameterRestoreOnOtherNodes] == "true" && c.Parameters[api.ParameterEncryption] == f.encryptionOf(class) {
+			anywhere = append(anywhere, c.Name)
+		}
+	}
+	if len(anywhere) == 0 {
+		return fmt.Sprintf("Claims are restored from them on node %s alone: no such class has %s", node, api.ParameterRestoreOnOtherNodes)
+	}
+	slices.Sort(anywhere)
+	return fmt.Sprintf("Claims of the class %s are restored from them on any node, others on node %s alone", strings.Join(anywhere, " or "), node)
+}
+
+// encryptionOf is what a class says of encryption; "": nothing, or the class is gone.
+func (f *moveFacts) encryptionOf(class string) string {
+	if c := f.class(class); c != nil {
+		return c.Parameters[api.ParameterEncryption]
+	}
+	return ""
 }
 
 // formerCopy reports whether a node reports a former copy of a volume, which moved away.

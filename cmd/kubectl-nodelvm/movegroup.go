@@ -163,7 +163,7 @@ func (f *moveFacts) describe(g *moveGroup, asked []*corev1.PersistentVolumeClaim
 	}
 	for _, c := range g.Claims {
 		if len(c.Snapshots) > 0 {
-			g.Notes = append(g.Notes, fmt.Sprintf("snapshots of claim %s stay on node %s, and what is restored from them is created there: %s", c.Name, g.From, strings.Join(c.Snapshots, ", ")))
+			g.Notes = append(g.Notes, fmt.Sprintf("the snapshots of claim %s stay on node %s, and are lost with it: %s. %s", c.Name, g.From, strings.Join(c.Snapshots, ", "), f.restores(c.Class, g.From)))
 		}
 		if text := begins(c.claim); text != "" {
 			g.Notes = append(g.Notes, text)

@@ -127,7 +127,7 @@ func (c *Client) SharedHandles(ctx context.Context) (map[string][]string, error)
 
 // EachVolume visits all PersistentVolumes.
 func (c *Client) EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error {
-	return eachPage(ctx, c.Core, "persistentvolumes", func(page *corev1.PersistentVolumeList) {
+	return eachPage(ctx, c.Core, "persistentvolumes", "", func(page *corev1.PersistentVolumeList) {
 		for i := range page.Items {
 			visit(&page.Items[i])
 		}
@@ -136,7 +136,16 @@ func (c *Client) EachVolume(ctx context.Context, visit func(*corev1.PersistentVo
 
 // EachContent visits all VolumeSnapshotContents; none without the snapshot API.
 func (c *Client) EachContent(ctx context.Context, visit func(*Content)) error {
-	err := eachPage(ctx, c.Snapshots, "volumesnapshotcontents", func(page *ContentList) {
+	return c.eachContent(ctx, "", visit)
+}
+
+// ContentsOn visits the VolumeSnapshotContents whose snapshots are on a node; none without the snapshot API.
+func (c *Client) ContentsOn(ctx context.Context, node string, visit func(*Content)) error {
+	return c.eachContent(ctx, api.LabelManagedBy+"="+node, visit)
+}
+
+func (c *Client) eachContent(ctx context.Context, selector string, visit func(*Content)) error {
+	err := eachPage(ctx, c.Snapshots, "volumesnapshotcontents", selector, func(page *ContentList) {
 		for i := range page.Items {
 			visit(&page.Items[i])
 		}
@@ -146,7 +155,7 @@ func (c *Client) EachContent(ctx context.Context, visit func(*Content)) error {
 
 // EachGroupContent visits all VolumeGroupSnapshotContents; none without the API of group snapshots.
 func (c *Client) EachGroupContent(ctx context.Context, visit func(*GroupContent)) error {
-	err := eachPage(ctx, c.GroupSnapshots, "volumegroupsnapshotcontents", func(page *GroupContentList) {
+	err := eachPage(ctx, c.GroupSnapshots, "volumegroupsnapshotcontents", "", func(page *GroupContentList) {
 		for i := range page.Items {
 			visit(&page.Items[i])
 		}
@@ -154,15 +163,15 @@ func (c *Client) EachGroupContent(ctx context.Context, visit func(*GroupContent)
 	return UnlessNotFound(err)
 }
 
-// eachPage lists a resource of the whole cluster, a page at a time.
+// eachPage lists the objects of the whole cluster that a label selector selects, a page at a time.
 func eachPage[L any, P interface {
 	*L
 	runtime.Object
 	metav1.ListInterface
-}](ctx context.Context, api rest.Interface, resource string, visit func(P)) error {
+}](ctx context.Context, api rest.Interface, resource, selector string, visit func(P)) error {
 	for next := ""; ; {
 		page := P(new(L))
-		if err := api.Get().Resource(resource).Param("limit", "500").Param("continue", next).Do(ctx).Into(page); err != nil {
+		if err := api.Get().Resource(resource).Param("labelSelector", selector).Param("limit", "500").Param("continue", next).Do(ctx).Into(page); err != nil {
 			return fmt.Errorf("cannot list %s: %w", resource, err)
 		}
 		visit(page)

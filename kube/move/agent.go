@@ -294,6 +294,7 @@ func (a *Agent) one(ctx context.Context, u unit) (step, error) {
 	if s.do != wait {
 		a.log.InfoContext(ctx, "step of a move", "claim", u.namespace+"/"+u.claim, "step", string(s.do))
 	}
+	a.tellSnapshots(ctx, v, s)
 	err = a.take(ctx, v, s)
 	if s.do == takeRound && err != nil && ctx.Err() == nil {
 		a.copiesAlone(v.local.Name, err)

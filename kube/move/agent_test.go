@@ -70,7 +70,8 @@ func TestRequestsArePaced(t *testing.T) {
 			_, one := o.Claim(ctx, "ns", "data")
 			_, two := o.Volume(ctx, pv.Name)
 			_, three := o.Pods(ctx, "ns")
-			err = cmp.Or(one, two, three, o.PatchVolume(ctx, pv, nil, "", false), o.PatchClaim(ctx, claim, "", kubeclient.Patch{}), o.DeleteVolume(ctx, pv), o.CreateVolume(ctx, pv, false))
+			_, four := o.Snapshots(ctx, "ns", "node-1", "handle")
+			err = cmp.Or(one, two, three, four, o.PatchVolume(ctx, pv, nil, "", false), o.PatchClaim(ctx, claim, "", kubeclient.Patch{}), o.DeleteVolume(ctx, pv), o.CreateVolume(ctx, pv, false))
 			if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 				err = nil
 			}

@@ -24,6 +24,8 @@ type Objects interface {
 	Class(ctx context.Context, name string) (*storagev1.StorageClass, error)                  // nil: none
 	Pods(ctx context.Context, namespace string) ([]corev1.Pod, error)
 	RunsDriver(ctx context.Context, node string) (bool, error) // the node's kubelet has registered the driver
+	// Snapshots names the VolumeSnapshots of a namespace that were taken of a volume with this handle, and are on a node.
+	Snapshots(ctx context.Context, namespace, node, volume string) ([]string, error)
 
 	// CreateVolume creates a PersistentVolume. With dryRun it changes nothing, and returns nil if only an existing one is in the way.
 	CreateVolume(ctx context.Context, pv *corev1.PersistentVolume, dryRun bool) error

@@ -62,6 +62,13 @@ func (p paced) RunsDriver(ctx context.Context, node string) (bool, error) {
 	return p.Objects.RunsDriver(ctx, node)
 }
 
+func (p paced) Snapshots(ctx context.Context, namespace, node, volume string) ([]string, error) {
+	if err := p.limit.Wait(ctx); err != nil {
+		return nil, err
+	}
+	return p.Objects.Snapshots(ctx, namespace, node, volume)
+}
+
 func (p paced) CreateVolume(ctx context.Context, pv *corev1.PersistentVolume, dryRun bool) error {
 	if err := p.limit.Wait(ctx); err != nil {
 		return err

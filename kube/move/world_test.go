@@ -35,6 +35,8 @@ type world struct {
 	nodes  map[string]*disks
 	agents map[string]*Agent
 
+	snapshots map[string][]string // names, by namespace, node and handle of the volume
+
 	version int
 	holds   int
 	now     time.Time
@@ -235,6 +237,10 @@ func (o objects) Pods(context.Context, string) (pods []corev1.Pod, err error) {
 
 func (o objects) RunsDriver(_ context.Context, node string) (bool, error) {
 	return o.w.nodes[node] != nil, nil
+}
+
+func (o objects) Snapshots(_ context.Context, namespace, node, volume string) ([]string, error) {
+	return o.w.snapshots[namespace+"/"+node+"/"+volume], o.w.before()
 }
 
 func (o objects) CreateVolume(_ context.Context, pv *corev1.PersistentVolume, dryRun bool) error {

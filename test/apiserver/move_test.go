@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,12 +56,17 @@ func TestMove(t *testing.T) {
 		t.Run(map[bool]string{false: "before", true: "after"}[lost], func(t *testing.T) {
 			a, b := newMover(t, "a", lost), newMover(t, "b", lost)
 			claims := []*corev1.PersistentVolumeClaim{a.provisioned(t, "data"), a.provisioned(t, "wal")}
+			volume := a.disks.find(claims[0].Spec.VolumeName).ID.String()
+			for content, on := range map[string]string{"nightly": a.name, "elsewhere": b.name} {
+				makeContent(t, content, "uid", "class", on, content+"-"+a.name, volume)
+			}
 			for _, claim := range claims {
 				patchClaim(t, claim, "", fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, api.AnnotationMoveTo, b.name))
 			}
 			for _, claim := range claims {
 				expectOn(t, claim, b)
 			}
+			a.expectSnapshotsNamed(t, claims[0], b)
 			for _, claim := range claims {
 				if l := a.disks.find(claim.Spec.VolumeName); l == nil || l.State != "moved" {
 					t.Errorf("the former copy of %s is %+v", claim.Name, l)
@@ -76,6 +82,18 @@ func TestMove(t *testing.T) {
 	t.Run("deleted", testDeletedWhileMoving)
 	t.Run("others", testMoveOfOthers)
 	t.Run("commands", testMoveCommands)
+}
+
+// expectSnapshotsNamed waits until the target has said, with its own token, which snapshots of a volume that has moved are still on this node.
+func (m *mover) expectSnapshotsNamed(t *testing.T, claim *corev1.PersistentVolumeClaim, target *mover) {
+	t.Helper()
+	words := "the snapshots nightly of this claim stay on node " + m.name + ", and are lost with it."
+	eventSays(t, claim.Namespace, claim.Name, api.ReasonSnapshotsNotMoved, corev1.EventTypeNormal, words)
+	soon(t, "the target says it", func() bool {
+		return slices.ContainsFunc(eventsOn(t, claim.Namespace, claim.Name), func(e corev1.Event) bool {
+			return e.Reason == api.ReasonSnapshotsNotMoved && e.ReportingInstance == target.name && e.Count > 1
+		})
+	})
 }
 
 // testCancelledMove: a cancelled move leaves everything as it was.

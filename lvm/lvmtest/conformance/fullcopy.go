@@ -93,3 +93,35 @@ func testSnapshotDevice(t *testing.T, b hosttest.Fixture) {
 	b.DeleteAll(t, d)
 	b.RemovePool(t)
 }
+
+// testSnapshotOfMovedVolume: a snapshot stays when its volume moves away. It is restored here and copied to other nodes beside the former copy, and
+// without it.
+func testSnapshotOfMovedVolume(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	ctx := t.Context()
+	origin := d.MustCreate(t, b.Thin("moves", 8*lvm.MiB, lvm.ID{}))
+	s := d.MustSnapshot(t, "stays", origin.ID)
+	_, err := d.Hold(ctx, origin.ID, origin.UUID, firstMove)
+	hosttest.Must(t, err)
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"held", func() error { return nil }},
+		{"handed over", func() error { return d.HandOver(ctx, origin.ID, origin.UUID, firstMove) }},
+		{"removed", func() error { return d.RemoveMoved(ctx, origin.ID, origin.UUID) }},
+	} {
+		hosttest.Must(t, step.do())
+		d = b.Start(t)
+		if now, err := d.LookupSnapshot(ctx, s.ID); err != nil || now.UUID != s.UUID || now.Size != s.Size {
+			t.Errorf("%s: %+v, %v", step.what, now, err)
+		}
+		_, err := d.SnapshotDevice(ctx, s.ID, s.UUID)
+		hosttest.Must(t, err)
+		hosttest.Must(t, d.ReleaseSnapshot(ctx, s.ID, s.UUID))
+		d.MustActivate(t, d.MustCreate(t, b.Thin("restored when "+step.what, 8*lvm.MiB, s.ID)))
+	}
+	hosttest.Must(t, d.DeleteSnapshot(ctx, s.ID))
+	b.DeleteAll(t, d)
+	b.RemovePool(t)
+}

@@ -14,8 +14,8 @@ import (
 	"github.com/nodelvm/nodelvm/move"
 )
 
-// TestFullCopy_RealLVM copies a snapshot into a larger volume while its origin changes, and ends both drivers at random moments: the volume has what the
-// snapshot has, and zeroes behind. The snapshot has a device only meanwhile.
+// TestFullCopy_RealLVM copies a snapshot into a larger volume while its origin changes and moves away, and ends both drivers at random moments: the volume has
+// what the snapshot has, and zeroes behind. The snapshot has a device only meanwhile.
 func TestFullCopy_RealLVM(t *testing.T) { newSides(t).fullCopy(lvm.EncryptionNone) }
 
 // TestEncryptedFullCopy_RealLVM does the same with an encrypted volume: the bytes of the logical volume arrive.
@@ -36,9 +36,19 @@ func (s *sides) fullCopy(encryption lvm.Encryption) {
 
 	restored := s.b.Thin("restored", 48*lvm.MiB, lvm.ID{VG: "elsewh-ere0-0000-0000-0000-0000-000000", LV: sn.ID.LV}) // one node stands for two
 	restored.Class.Encryption, restored.Class.Group = encryption, targetGroup
-	for range 3 {
+	held := ""
+	for _, leave := range []func() error{
+		func() error {
+			offer, err := s.source.Hold(ctx, origin.ID, origin.UUID)
+			held = offer.Move
+			return err
+		},
+		func() error { return s.source.HandOver(ctx, origin.ID, origin.UUID, held) },
+		func() error { return s.source.Remove(ctx, origin.ID, origin.UUID) },
+	} {
 		s.fetch(sn, restored, func(p move.Progress) bool { return p.Running || received(p) })
 		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
+		hosttest.Must(s.t, leave())
 		s.start()
 	}
 	p := s.fetch(sn, restored, received)
@@ -53,7 +63,6 @@ func (s *sides) fullCopy(encryption lvm.Encryption) {
 	s.isReleased(sn)
 	hosttest.Must(s.t, s.d.DeleteSnapshot(ctx, sn.ID))
 	hosttest.Must(s.t, s.d.Delete(ctx, now.ID))
-	hosttest.Must(s.t, s.d.Delete(ctx, origin.ID))
 	s.d.WaitWiped(s.t)
 }
 
