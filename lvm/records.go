@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -217,14 +218,44 @@ const FormatMarkSize = 4096
 // formatMarkSpare is the end of a device, which mkfs.ext4 and mkfs.xfs clear. A new file system of these types has free space before it.
 const formatMarkSpare = 128 * KiB
 
+const formatMarkWords = "nodelvm: mkfs.ext4 of this logical volume has not ended\n"
+
 // FormatMark returns the mark of a logical volume. A copy of the volume has another UUID, so it has no mark. Earlier versions know the same
 // words: they remove the mark when they format the volume.
 func FormatMark(lvUUID string) []byte {
 	mark := make([]byte, FormatMarkSize)
-	copy(mark, "nodelvm: mkfs.ext4 of this logical volume has not ended\n"+lvUUID)
+	copy(mark, formatMarkWords+lvUUID)
 	binary.LittleEndian.PutUint32(mark[FormatMarkSize-4:], crc32.Checksum(mark[:FormatMarkSize-4], crc32.MakeTable(crc32.Castagnoli)))
 	return mark
 }
+
+// IsFormatMark reports whether a block is the mark of any logical volume.
+func IsFormatMark(block []byte) bool {
+	text, is := strings.CutPrefix(string(block), formatMarkWords)
+	if !is || len(block) != FormatMarkSize {
+		return false
+	}
+	uuid, _, _ := strings.Cut(text, "\x00")
+	return string(FormatMark(uuid)) == string(block)
+}
+
+// FormatMarkPlaces returns the possible places of the mark on a device, ascending and without overlap; first: FormatMark of the volume. One is before the
+// device's end, which mkfs.ext4 and mkfs.xfs do not write. Another is where its end was at the volume's creation, which an expansion does not
+// change. The fixed place is for mkfs.btrfs, which clears the end.
+func FormatMarkPlaces(first, size Bytes) []int64 {
+	var all []int64
+	end := FormatMarkOffset(size)
+	for _, at := range []Bytes{fixedMarkPlace, first, end} {
+		if at >= FormatMarkSize && at <= end && !slices.Contains(all, int64(at)) {
+			all = append(all, int64(at))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// fixedMarkPlace is a place that mkfs.btrfs and mkfs.xfs do not write on any device, and mkfs.ext4 not on most.
+const fixedMarkPlace = 3 * MiB
 
 // FormatMarkOffset returns the place of the mark on a device of a size; 0 if the device is too small for one.
 func FormatMarkOffset(size Bytes) Bytes {

@@ -325,15 +325,21 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestFormatMark: a volume that was never mounted can be formatted at the target.
+// TestFormatMark: a volume that was never mounted can be formatted at the target, also if a mkfs was interrupted: the copy has its own mark wherever the
+// driver searches for one.
 func TestFormatMark(t *testing.T) {
 	b := newBed(t, 4*lvm.MiB, nil)
 	offer := b.hold()
-	offer.FormatMark = 3 * lvm.MiB
-	copy(b.content[offer.FormatMark:], lvm.FormatMark("source"))
+	offer.FormatMark = 2 * lvm.MiB
+	places := append(lvm.FormatMarkPlaces(offer.FormatMark, 4*lvm.MiB), int64(lvm.MiB)) // the last is a user's data
+	for _, at := range places {
+		copy(b.content[at:], lvm.FormatMark("source"))
+	}
 	must(t, os.WriteFile(b.engine.file(b.id), b.content, 0o600))
 	p := b.receive(offer, isReceived)
-	copy(b.content[offer.FormatMark:], lvm.FormatMark("target"))
+	for _, at := range places[:3] {
+		copy(b.content[at:], lvm.FormatMark("target"))
+	}
 	b.check(p)
 }
 

@@ -129,7 +129,7 @@ func (w *writer) complete(ctx context.Context, size lvm.Bytes, offer Offer) erro
 	if err := w.zeroTail(ctx, size); err != nil {
 		return err
 	}
-	return ownFormatMark(w.file, w.t.volume, offer)
+	return ownFormatMarks(w.file, w.t.volume, offer, w.t.size)
 }
 
 // copyRest copies from the first chunk that is not verified. Receiving and writing go on side by side.
@@ -374,23 +374,26 @@ func (w *writer) zeroTail(ctx context.Context, size lvm.Bytes) error {
 	return nil
 }
 
-// ownFormatMark makes the format mark of a volume that was never mounted that of the copy: a mark names its logical volume.
-func ownFormatMark(file *os.File, v lvm.Volume, offer Offer) error {
+// ownFormatMarks makes the format marks of a volume that was never mounted those of the copy: a mark names its logical volume. An interrupted mkfs leaves
+// some of them.
+func ownFormatMarks(file *os.File, v lvm.Volume, offer Offer, size lvm.Bytes) error {
 	if offer.FormatMark == 0 {
 		return nil
 	}
 	buffer := newBuffer()
 	defer freeBuffer(buffer)
 	b := buffer[:lvm.FormatMarkSize]
-	if _, err := file.ReadAt(b, int64(offer.FormatMark)); err != nil {
-		return fmt.Errorf("cannot read the format mark of volume %s: %w", v.ID, err)
-	}
-	if !bytes.Equal(b, lvm.FormatMark(offer.UUID)) {
-		return nil
-	}
-	copy(b, lvm.FormatMark(v.UUID))
-	if _, err := file.WriteAt(b, int64(offer.FormatMark)); err != nil {
-		return fmt.Errorf("cannot write the format mark of volume %s: %w", v.ID, err)
+	for _, at := range lvm.FormatMarkPlaces(offer.FormatMark, size) {
+		if _, err := file.ReadAt(b, at); err != nil {
+			return fmt.Errorf("cannot read the format mark of volume %s: %w", v.ID, err)
+		}
+		if !bytes.Equal(b, lvm.FormatMark(offer.UUID)) {
+			continue
+		}
+		copy(b, lvm.FormatMark(v.UUID))
+		if _, err := file.WriteAt(b, at); err != nil {
+			return fmt.Errorf("cannot write the format mark of volume %s: %w", v.ID, err)
+		}
 	}
 	return nil
 }

@@ -28,8 +28,14 @@ type Encryption interface {
 // the header of the logical volume on its former node.
 func encryptedVolume(v lvm.Volume, device string, hasSource, block bool) luks.Volume {
 	e := luks.NewVolume(v.ID.String(), v.UUID, device)
-	e.Copied, e.Block = hasSource || v.Source != lvm.ID{} || v.Move != "", block
+	e.Moved, e.Block = hasMoved(v, hasSource), block
+	e.Copied = e.Moved || hasSource || v.Source != lvm.ID{}
 	return e
+}
+
+// hasMoved reports whether a volume's content is that of its logical volume on another node; a copy is another volume.
+func hasMoved(v lvm.Volume, hasSource bool) bool {
+	return v.Move != "" && !hasSource && v.Source == lvm.ID{}
 }
 
 // parseKeys parses the Secret of a request for an encrypted volume. field is the PersistentVolume's field that names the
@@ -56,6 +62,7 @@ func (s *Server) stageEncrypted(ctx context.Context, r stageRequest, v lvm.Volum
 	if mapping.mark.First != 0 {
 		mapping.mark.First -= lvm.LUKSHeaderSize
 	}
+	mapping.mark.Moved = hasMoved(v, r.hasSource)
 	mapping.device, err = s.encryption.Stage(ctx, luks.Request{
 		Volume: encryptedVolume(v, lv.device, r.hasSource, r.block), Keys: r.keys, Discards: passesDiscards(v.Class, r.flags), ReadOnly: r.replayed,
 		Blank: func(ctx context.Context) error {

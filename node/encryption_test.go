@@ -112,14 +112,21 @@ func (f *fake) publishEncrypted(t *testing.T, change ...func(*csi.NodePublishVol
 	return f.publish(t, append(change, attribute(api.AttributeEncryption, "luks2"))...)
 }
 
-// TestEncryptedVolumeThatMoved: such a volume has the header of the logical volume on its former node, and opens as a copy does.
+// TestEncryptedVolumeThatMoved: such a volume has the header of the logical volume on its former node, and opens as a copy does. If its first format
+// was interrupted there, it has that one's marks, too. A copy that moved is never formatted.
 func TestEncryptedVolumeThatMoved(t *testing.T) {
-	for _, move := range []string{"", "00000000000000000000000000000001"} {
+	const move = "00000000000000000000000000000001"
+	for _, test := range []struct {
+		move          string
+		source        lvm.ID
+		moved, copied bool
+	}{{"", lvm.ID{}, false, false}, {move, lvm.ID{}, true, true}, {move, lvm.ID{VG: testID.VG, LV: "s-1"}, false, true}} {
 		f := newEncrypted()
-		f.volume.Move = move
+		f.volume.Move, f.volume.Source, f.luks.open = test.move, test.source, test.copied // else it is formatted
+		f.contents = map[string]filesystem.Content{mappingPath: {Type: "xfs"}}
 		must(t, f.stageEncrypted(t, secret, fsType("xfs")))
-		if got := f.luks.last.Volume.Copied; got != (move != "") {
-			t.Errorf("move %q: opened as a copy: %t", move, got)
+		if v := f.luks.last.Volume; v.Copied != test.copied || v.Moved != test.moved || f.probed[mappingPath].Moved != test.moved || f.probed["/dev/dm-3"].Moved {
+			t.Errorf("%+v: opened as %+v, marks %+v", test, v, f.probed)
 		}
 	}
 }

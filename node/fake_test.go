@@ -19,6 +19,7 @@ type fake struct {
 	active   bool
 	content  filesystem.Content
 	contents map[string]filesystem.Content // of devices with other content, by path
+	probed   map[string]filesystem.Mark    // by device: the last
 	volume   lvm.Volume                    // what its tags say: FormatMark, Block, Source
 	gone     int                           // from this Lookup on, the volume is being deleted; 0: it stays
 	lookups  int
@@ -41,7 +42,7 @@ type fake struct {
 }
 
 func newFake() *fake {
-	f := &fake{active: true, mounts: map[string]*mount.Entry{}, kinds: map[string]mount.PathKind{}}
+	f := &fake{active: true, mounts: map[string]*mount.Entry{}, kinds: map[string]mount.PathKind{}, probed: map[string]filesystem.Mark{}}
 	f.luks.fake = f
 	return f
 }
@@ -139,7 +140,8 @@ func (f *fake) OpenDevice(device string) (mount.BlockDevice, func(), error) {
 func (f *fake) Owns(_ context.Context, id lvm.ID, device uint64) (bool, error) {
 	return id == testID && mount.DeviceNumber(device) == ourDevice, nil
 }
-func (f *fake) Probe(_ context.Context, device string, _ filesystem.Mark) (filesystem.Content, error) {
+func (f *fake) Probe(_ context.Context, device string, mark filesystem.Mark) (filesystem.Content, error) {
+	f.probed[device] = mark
 	if content, other := f.contents[device]; other {
 		return content, nil
 	}

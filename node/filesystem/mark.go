@@ -25,25 +25,12 @@ import (
 type Mark struct {
 	UUID  string    // of the logical volume
 	First lvm.Bytes // its place by the volume's tag; 0: the volume has no tag, and only a mkfs of this driver writes marks
+	// Moved: the device is the mapping of an encrypted volume that moved to this node. A mark there names a logical volume on a former node, which the
+	// move could not replace. What a mapping shows was written through it, so it is no other volume's.
+	Moved bool
 }
 
-// fixedMarkPlace is a place that mkfs.btrfs and mkfs.xfs do not write on any device, and mkfs.ext4 not on most.
-const fixedMarkPlace = 3 * lvm.MiB
-
-// places returns the possible places of the mark on a device, ascending and without overlap. One is before its end, which mkfs.ext4 and
-// mkfs.xfs do not write. Another is where its end was at the volume's creation, which an expansion does not change. The fixed place is for
-// mkfs.btrfs, which clears the end.
-func (m Mark) places(size lvm.Bytes) []int64 {
-	var all []int64
-	end := lvm.FormatMarkOffset(size)
-	for _, at := range []lvm.Bytes{fixedMarkPlace, m.First, end} {
-		if at >= headSize && at <= end && !slices.Contains(all, int64(at)) {
-			all = append(all, int64(at))
-		}
-	}
-	slices.Sort(all)
-	return all
-}
+func (m Mark) places(size lvm.Bytes) []int64 { return lvm.FormatMarkPlaces(m.First, size) }
 
 // findMarks returns the places where a device has the format mark.
 func findMarks(device *os.File, mark Mark, size lvm.Bytes) (found []int64, err error) {
@@ -52,7 +39,7 @@ func findMarks(device *os.File, mark Mark, size lvm.Bytes) (found []int64, err e
 		if _, err := device.ReadAt(block, at); err != nil {
 			return nil, lvm.Errorf(lvm.KindInternal, "cannot read device %s at byte %d: %w", device.Name(), at, err)
 		}
-		if bytes.Equal(block, wanted) {
+		if bytes.Equal(block, wanted) || mark.Moved && lvm.IsFormatMark(block) {
 			found = append(found, at)
 		}
 	}

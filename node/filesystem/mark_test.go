@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -89,5 +91,41 @@ func TestUnfinishedExt4(t *testing.T) {
 	}
 	if wasMounted(ext4Super(1)) || !wasMounted(ext4Super(1, func(s []byte) { s[0x2f] = 1 })) || !wasMounted(ext4Super(1, func(s []byte) { s[0x34] = 1 })) {
 		t.Error("whether an ext4 was mounted")
+	}
+}
+
+// TestMarkOfFormerNode: in the mapping of an encrypted volume that moved, the mark is that of a logical volume on a former node; everywhere else such a mark
+// is another volume's. It goes with the format.
+func TestMarkOfFormerNode(t *testing.T) {
+	const size = 16 * lvm.MiB
+	first := int64(lvm.FormatMarkOffset(size))
+	for _, moved := range []bool{false, true} {
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		device, err := os.Create(filepath.Join(t.TempDir(), "device"))
+		must(err)
+		t.Cleanup(func() { _ = device.Close() })
+		must(device.Truncate(int64(size)))
+		former := lvm.FormatMark("former")
+		torn := bytes.Replace(former, []byte("former"), []byte("forger"), 1)
+		for at, block := range map[int64][]byte{3 << 20: torn, first: former} {
+			_, err = device.WriteAt(block, at)
+			must(err)
+		}
+		mark := Mark{UUID: "uuid", First: lvm.Bytes(first), Moved: moved}
+		found, err := findMarks(device, mark, size)
+		if want := []int64{first}; err != nil || slices.Equal(found, want) != moved || !moved && len(found) > 0 {
+			t.Errorf("moved %t: %v, %v", moved, found, err)
+		}
+		must(removeMarks(device, mark, size))
+		left := make([]byte, lvm.FormatMarkSize)
+		_, err = device.ReadAt(left, first)
+		if must(err); isZero(left) != moved {
+			t.Errorf("moved %t: the mark stays: %t", moved, !isZero(left))
+		}
 	}
 }

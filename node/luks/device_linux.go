@@ -90,7 +90,7 @@ func (o *Observation) readDevice(file *os.File, uuid string) error {
 			return err
 		}
 	}
-	o.Header, o.Mark = ParseHeader(header), decodeMarks(format, state, uuid)
+	o.Header, o.Mark, o.Other = ParseHeader(header), decodeMarks(format, state, uuid), isFormatMark(format)
 	return nil
 }
 

@@ -18,7 +18,7 @@
 // The header has a constant size, lvm.LUKSHeaderSize, so the size of the logical volume follows from that of the claim and back
 // (lvm.Class). cryptsetup overwrites any content. So the caller first proves that the device is blank, and the driver writes a mark
 // of this logical volume into the future data area (mark.go). While the mark exists, the volume has never been in use, and every
-// start formats it again. A new mapping decrypts to noise; the driver zeroes the places of superblocks, so that the mapping
+// start formats it again, also on a node to which it moves. A new mapping decrypts to noise; the driver zeroes the places of superblocks, so that the mapping
 // passes the same proof of blankness as a new logical volume. Last, another mark replaces the format mark. From then on no code
 // path formats the volume: a header that is damaged, missing or without key slots is an error.
 //

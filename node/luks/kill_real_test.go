@@ -88,21 +88,40 @@ func atEachStep(b *bench, work func(m *Manager) error, is func()) {
 
 func TestRealFormatStoppedAtEachStep(t *testing.T) {
 	b := newBench(t)
-	v := b.volume("stop")
-	r := request(v, Keys{Current: randomKey(t)})
+	r := request(b.volume("stop"), Keys{Current: randomKey(t)})
+	formatStopped(b, r, r)
+}
+
+// TestRealFormatStoppedThenMoved: the volume moves to another node before its next stage.
+func TestRealFormatStoppedThenMoved(t *testing.T) {
+	b := newBench(t)
+	r := request(b.volume("stop"), Keys{Current: randomKey(t)})
+	there := r
+	there.Volume = NewVolume(r.Handle, "uuid of the copy", r.Device)
+	there.Moved, there.Copied = true, true
+	formatStopped(b, r, there)
+}
+
+// formatStopped stops the first stage at each change, and expects the next one, on the same or another node, to complete it.
+func formatStopped(b *bench, first, next Request) {
+	b.t.Helper()
+	t := b.t
 	atEachStep(b, func(m *Manager) error {
-		_, err := m.Stage(t.Context(), r)
+		_, err := m.Stage(t.Context(), first)
 		return err
 	}, func() {
-		device := b.stage(r)
+		if next.Moved {
+			b.unstage(first.Handle)
+		}
+		device := b.stage(next)
 		if err := blank(device)(t.Context()); err != nil {
 			t.Errorf("the new mapping: %v", err)
 		}
 		b.write(device, content)
-		b.unstage(v.Handle)
-		b.expectContent(b.stage(r), content) // not formatted a second time
-		b.unstage(v.Handle)
-		b.run("dd", "if=/dev/zero", "of="+v.Device, "bs=1M", "conv=fsync", "status=none", "count=56")
+		b.unstage(next.Handle)
+		b.expectContent(b.stage(next), content) // not formatted a second time
+		b.unstage(next.Handle)
+		b.run("dd", "if=/dev/zero", "of="+next.Device, "bs=1M", "conv=fsync", "status=none", "count=56")
 	})
 }
 

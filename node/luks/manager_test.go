@@ -232,6 +232,10 @@ func TestStageKilledAtEachChange(t *testing.T) {
 	}{
 		"format": {func(*fake) {}, oneKey},
 		"copy":   {func(f *fake) { f.Header, f.slots = valid(), map[int]string{0: random1}; f.Header.UUID = "origin" }, oneKey},
+		"moved in a format": {func(f *fake) {
+			f.Header, f.slots, f.Other = valid(), map[int]string{0: random1}, true
+			f.Header.UUID = "origin"
+		}, oneKey},
 		"rotation": {func(f *fake) {
 			f.Header, f.slots, f.Mark = valid(), map[int]string{0: random1, 5: "an admin's"}, MarkFormatted
 		}, rotated},
@@ -250,7 +254,8 @@ func TestStageKilledAtEachChange(t *testing.T) {
 					test.begin(f)
 					f.killAt, f.after = n, after
 					r := f.request(test.secret)
-					r.Copied = name == "copy"
+					r.Moved = name == "moved in a format"
+					r.Copied = r.Moved || name == "copy"
 					_, err := f.manager().Stage(t.Context(), r)
 					if ended = err == nil; ended {
 						break

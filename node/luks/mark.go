@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -68,4 +69,14 @@ func decodeMark(block []byte, uuid string) Mark {
 		}
 	}
 	return MarkNone
+}
+
+// isFormatMark reports whether a block is the format mark of any logical volume.
+func isFormatMark(block []byte) bool {
+	text, is := strings.CutPrefix(string(block), markWords[MarkFormatting])
+	if !is {
+		return false
+	}
+	uuid, _, _ := strings.Cut(text, "\x00")
+	return decodeMark(block, uuid) == MarkFormatting
 }

@@ -52,3 +52,26 @@ func TestMarks(t *testing.T) {
 		}
 	}
 }
+
+// TestFormatMarkOfAny: the format mark of each logical volume is one, as long as it is whole.
+func TestFormatMarkOfAny(t *testing.T) {
+	torn := encodeMark(MarkFormatting, "another")
+	torn[markSize-1]++
+	for name, test := range map[string]struct {
+		block []byte
+		want  bool
+	}{
+		"its own":         {encodeMark(MarkFormatting, "uuid"), true},
+		"another's":       {encodeMark(MarkFormatting, "another"), true},
+		"torn":            {torn, false},
+		"cut":             {torn[:markSize-1], false},
+		"another mark":    {encodeMark(MarkFormatted, "another"), false},
+		"none":            {make([]byte, markBlock), false},
+		"words alone":     {[]byte(markWords[MarkFormatting]), false},
+		"words and zeros": {append([]byte(markWords[MarkFormatting]), make([]byte, markSize)...), false},
+	} {
+		if got := isFormatMark(test.block); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -13,6 +13,7 @@ type Volume struct {
 	Handle string
 	UUID   string // of the logical volume
 	Device string // of the logical volume, "/dev/dm-3"
+	Moved  bool   // from another node
 	Copied bool   // its content began as that of another volume: a clone, a restored snapshot, or a volume that has moved here
 	Block  bool   // raw
 	Thin   bool   // in a thin pool
@@ -28,6 +29,7 @@ type Observation struct {
 	Logical int       // its logical sector, in bytes
 	Header  Header
 	Mark    Mark
+	Other   bool // the format mark is there, and may name another logical volume
 	Mapping Mapping
 	Holders []string // other devices on the logical volume, by their names
 }
@@ -38,6 +40,7 @@ type Step int
 const (
 	StepNothing       Step = iota // The volume is open, and its mapping covers the device.
 	StepWriteMark                 // Prove that the device is blank, and write the format mark.
+	StepTakeMark                  // Of a volume that moved in a format: the format mark gets its name.
 	StepFormat                    // luksFormat, under the mark.
 	StepSetUUID                   // Of a copy.
 	StepOpen                      // Create the mapping.
@@ -48,7 +51,7 @@ const (
 )
 
 var stepNames = map[Step]string{
-	StepNothing: "nothing", StepWriteMark: "write mark", StepFormat: "format", StepSetUUID: "set UUID", StepOpen: "open",
+	StepNothing: "nothing", StepWriteMark: "write mark", StepTakeMark: "take mark", StepFormat: "format", StepSetUUID: "set UUID", StepOpen: "open",
 	StepClearMapping: "clear mapping", StepRemoveMark: "remove mark", StepResize: "resize", StepRemoveMapping: "remove mapping",
 }
 
@@ -73,8 +76,11 @@ func plan(v Volume, o Observation, p progress) (Step, error) {
 	if err := checkMapping(v, o); err != nil {
 		return 0, err
 	}
-	if o.Mark == MarkFormatting {
+	switch {
+	case o.Mark == MarkFormatting:
 		return planFormat(v, o, p)
+	case v.Moved && o.Other && o.Mark == MarkNone && !o.Mapping.Live:
+		return StepTakeMark, nil // on its former node the format had not ended; nothing but the driver writes below a mapping
 	}
 	return planFormatted(v, o)
 }

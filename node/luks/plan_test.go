@@ -31,6 +31,7 @@ func TestPlan(t *testing.T) {
 	for name, test := range map[string]struct {
 		o        Observation
 		copied   bool
+		moved    bool
 		p        progress
 		want     Step
 		kind     lvm.Kind
@@ -56,6 +57,13 @@ func TestPlan(t *testing.T) {
 		"copy":                               {o: Observation{Header: other}, copied: true, want: StepSetUUID},
 		"copy with its UUID":                 {o: Observation{Header: valid()}, copied: true, want: StepOpen},
 		"copy of a blank volume":             {copied: true, want: StepWriteMark},
+		"moved":                              {o: Observation{Header: other}, moved: true, want: StepSetUUID},
+		"moved in a format":                  {o: Observation{Header: other, Other: true}, moved: true, want: StepTakeMark},
+		"moved in a format cut short":        {o: Observation{Header: Header{State: HeaderDamaged}, Other: true}, moved: true, want: StepTakeMark},
+		"moved, its format ended here":       {o: Observation{Header: valid(), Mark: MarkFormatted, Other: true}, moved: true, want: StepOpen},
+		"moved in a format, and erased":      {o: Observation{Mark: MarkErased, Other: true}, moved: true, kind: lvm.KindConflict, says: "were destroyed"},
+		"copied in a format":                 {o: Observation{Header: other, Other: true}, copied: true, want: StepSetUUID},
+		"another's format mark":              {o: Observation{Header: other, Other: true}, kind: lvm.KindConflict, says: "another volume's"},
 		"header of another":                  {o: Observation{Header: other}, kind: lvm.KindConflict, says: "another volume's"},
 		"header lost":                        {o: Observation{Mark: MarkFormatted}, kind: lvm.KindConflict, says: "is missing"},
 		"header lost while open":             {o: Observation{Mapping: open(size - lvm.LUKSHeaderSize)}, kind: lvm.KindConflict, says: "copy its data before its pods end"},
@@ -76,7 +84,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := subject
-			v.Copied = test.copied
+			v.Copied, v.Moved = test.copied || test.moved, test.moved
 			test.o.Number, test.o.Size, test.o.Logical = subjectNumber, size, 512
 			got, err := plan(v, test.o, test.p)
 			if test.says == "" && (err != nil || got != test.want) {
@@ -100,18 +108,20 @@ func TestPlanNeverFormatsData(t *testing.T) {
 			Number: subjectNumber, Size: lvm.GiB, Logical: 512,
 			Header: Header{State: HeaderState(rapid.IntRange(0, 4).Draw(t, "header")), Sector: 4096, UUID: rapid.SampledFrom([]string{"", subject.headerUUID, "other"}).Draw(t, "uuid")},
 			Mark:   Mark(rapid.IntRange(0, 3).Draw(t, "mark")),
+			Other:  rapid.Bool().Draw(t, "another's mark"),
 		}
 		if rapid.Bool().Draw(t, "mapped") {
 			o.Mapping = open(lvm.GiB - lvm.LUKSHeaderSize)
 			o.Mapping.Live = rapid.Bool().Draw(t, "live")
 		}
 		v := subject
-		v.Copied = rapid.Bool().Draw(t, "copied")
+		v.Copied, v.Moved = rapid.Bool().Draw(t, "copied"), rapid.Bool().Draw(t, "moved")
 		step, err := plan(v, o, progress{rapid.Bool().Draw(t, "formatted"), rapid.Bool().Draw(t, "cleared")})
 		if err != nil {
 			return
 		}
 		if step == StepFormat && (o.Mark != MarkFormatting || o.Mapping.Live) || step == StepClearMapping && o.Mark != MarkFormatting ||
+			step == StepTakeMark && (!v.Moved || !o.Other || o.Mark != MarkNone || o.Mapping.Live) ||
 			step == StepWriteMark && (o.Header.State != HeaderNone || o.Mark != MarkNone || o.Mapping.Live) {
 			t.Fatalf("%v for %+v", step, o)
 		}

@@ -21,7 +21,7 @@ type Request struct {
 	Cleared   func(mapping string) error
 }
 
-// maxSteps is more than any state needs: a format that follows an interrupted one has seven.
+// maxSteps is more than any state needs: a format that follows an interrupted one has eight.
 const maxSteps = 12
 
 // Stage formats a blank volume, opens it, and resizes its mapping; it returns the mapping's device. It is idempotent.
@@ -73,6 +73,8 @@ func (s *stage) do(ctx context.Context, step Step, o Observation) error {
 		if err := s.proveBlank(ctx); err != nil {
 			return err
 		}
+		return s.machine.writeMark(s.Volume, MarkFormatting)
+	case StepTakeMark:
 		return s.machine.writeMark(s.Volume, MarkFormatting)
 	case StepFormat:
 		return s.format(ctx, o)
