@@ -35,13 +35,21 @@ func (s *Server) createSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	if err := checkSnapshotTopology(req.GetAccessibilityRequirements(), s.node); err != nil {
 		return lvm.Snapshot{}, err
 	}
-	end, err := s.prepareCopy(ctx, spec.Source)
+	end, err := s.prepareThin(ctx, spec.Source)
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
 	defer end()
 	snapshot, err := s.snapshots.CreateSnapshot(ctx, spec)
 	return snapshot, s.nameThinClass(existing(s.node, err))
+}
+
+// prepareThin is Config.PrepareCopy for a thin volume. LVM copies no other, and so the limits of another one stay.
+func (s *Server) prepareThin(ctx context.Context, source lvm.ID) (end func(), err error) {
+	if v, err := s.volumes.Lookup(ctx, source); err != nil || v.Class.Layout != lvm.LayoutThin {
+		return func() {}, nil //nolint:nilerr // the copy is refused, with a better reason
+	}
+	return s.prepareCopy(ctx, source)
 }
 
 // nameThinClass is Cluster.NameThinClass, without a cluster too.

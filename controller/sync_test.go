@@ -10,7 +10,7 @@ import (
 )
 
 // TestSourceIsPreparedForCopy: a snapshot and a clone prepare their source before LVM copies it, end that afterwards, and do not begin if it
-// fails; a restore has nothing to prepare.
+// fails. A restore has nothing to prepare. Neither has a thick volume, whose copy is refused.
 func TestSourceIsPreparedForCopy(t *testing.T) {
 	s, node := newWideServer(t)
 	var prepared, ended []string
@@ -24,7 +24,7 @@ func TestSourceIsPreparedForCopy(t *testing.T) {
 			}
 		}, fails
 	}
-	origin := mustCreate(t, s, in("origin", "layout", "thin")).GetVolumeId()
+	origin, thick := mustCreate(t, s, in("origin", "layout", "thin")).GetVolumeId(), mustCreate(t, s, in("thick")).GetVolumeId()
 	snapshot := mustSnapshot(t, s, "snap", origin)
 	mustCreate(t, s, copyRequest("clone", origin, 2<<30))
 	mustCreate(t, s, copyRequest("restored", snapshot.GetSnapshotId(), 2<<30))
@@ -37,6 +37,14 @@ func TestSourceIsPreparedForCopy(t *testing.T) {
 	expectKind(t, err, lvm.KindBusy, "does not respond")
 	_, err = s.CreateVolume(t.Context(), copyRequest("clone-2", origin, 2<<30))
 	expectKind(t, err, lvm.KindBusy, "does not respond")
+	prepared, fails = nil, nil
+	_, err = s.CreateSnapshot(t.Context(), snapshotRequest("snap-3", thick))
+	expectKind(t, err, lvm.KindInvalid, "layout linear")
+	_, err = s.CreateVolume(t.Context(), copyRequest("clone-3", thick, 2<<30))
+	expectKind(t, err, lvm.KindInvalid, "layout linear")
+	if len(prepared) > 0 {
+		t.Errorf("prepared %v, which LVM does not copy", prepared)
+	}
 	if after := node.Commands(); len(after) != before {
 		t.Errorf("LVM ran %v", after[before:])
 	}
