@@ -31,6 +31,7 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario/moves"
 	"github.com/nodelvm/nodelvm/test/scenario/nodeloss"
 	"github.com/nodelvm/nodelvm/test/scenario/restart"
+	"github.com/nodelvm/nodelvm/test/scenario/userns"
 )
 
 // raised starts the cluster that all scenarios share: the start takes a minute.
@@ -101,6 +102,9 @@ func TestEncryption(t *testing.T) { play(t, encryption.Scenarios()) }
 
 // TestIOLimits changes the I/O limits of a volume under load, and restarts driver, pod and node.
 func TestIOLimits(t *testing.T) { play(t, iolimits.Scenarios()) }
+
+// TestUserNamespaces lets pods with hostUsers: false share volumes with an ordinary one. It compiles runc.
+func TestUserNamespaces(t *testing.T) { play(t, userns.Scenarios()) }
 
 // TestMoves moves a database's volumes to another node under load, and back.
 func TestMoves(t *testing.T) { play(t, moves.Scenarios()) }

@@ -25,6 +25,7 @@ type module struct {
 	commands map[string]string // binary -> package
 	tests    map[string]string // binary of a package's tests -> package
 	ldflags  string            // in addition to the usual ones
+	env      []string          // in addition to goEnv
 }
 
 // guest is a module that is compiled against another module's dependencies, so that shared packages are compiled once.
@@ -148,7 +149,7 @@ func firstCause(errs []error) error {
 func (l *Lab) compileModule(ctx context.Context, m module, tell func(linked int)) (string, error) {
 	inputs := append([]string{
 		m.version, fmt.Sprint(m.guests), m.ldflags, m.staging, strings.Join(sortedKeys(m.commands), ","),
-	}, append(sortedKeys(m.tests), m.replace...)...)
+	}, slices.Concat(sortedKeys(m.tests), m.replace, m.env)...)
 	return l.artifact(ctx, "bin-"+m.name, hash(inputs...), func(dir string) error {
 		src := filepath.Join(dir, "src")
 		if err := os.Mkdir(src, 0o755); err != nil {
@@ -160,7 +161,7 @@ func (l *Lab) compileModule(ctx context.Context, m module, tell func(linked int)
 		stop := tick(func(bool) { tell(countFiles(dir, append(sortedKeys(m.commands), sortedKeys(m.tests)...))) }, true)
 		defer stop()
 		for _, argv := range goCommands(m, dir) {
-			if err := l.toolIn(ctx, "compile-"+m.name, src, goEnv, argv...); err != nil {
+			if err := l.toolIn(ctx, "compile-"+m.name, src, append(slices.Clone(goEnv), m.env...), argv...); err != nil {
 				return err
 			}
 		}

@@ -52,9 +52,9 @@ The driver and the upstream sidecars find out at run time what an API server lac
 | scores of nodes by published capacity (StorageCapacityScoring) | 1.37 | all nodes with enough capacity are equal ([pack or spread](howto/placement.md)) |
 | SELinux labels as mount options for each access mode (SELinuxMount) | 1.37 | only for ReadWriteOncePod |
 
-**Pods with their own user namespace** (` + "`hostUsers: false`" + `) are not tested. Kubernetes needs Linux 6.3, containerd 2.0, and runc 1.2 or crun 1.9, which
-map the ids of each mount. The lab's nodes have Debian bookworm's runc 1.1.5; its crun is 1.8.1. The mapping is the runtime's work, and ext4, XFS and btrfs,
-which the driver creates, support it (mount_setattr(2)).
+**Pods with their own user namespace** (` + "`hostUsers: false`" + `) share ext4, XFS and btrfs volumes with each other and with ordinary pods, with ` + "`fsGroup`" + ` (` + "`TestUserNamespaces`" + `,
+Kubernetes 1.37, Linux 7.2, containerd 2.4, runc 1.4). The runtime maps the ids of each mount, and the driver has no part in it. Kubernetes needs Linux 6.3, containerd 2.0, and
+runc 1.2 or crun 1.9 for that, and allows such pods no raw block volumes.
 `
 
 // page returns the text of docs/compatibility.md.
