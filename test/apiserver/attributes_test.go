@@ -235,6 +235,12 @@ func TestVolumeAttributesOfOtherNodes(t *testing.T) {
 	})
 	allowAttributes(t)
 	one.untilAttributesAllowed(t, ones)
+	expectTried(t, // before the volumes' own nodes do
+		tried{"a begins the change that another's claim asks for", claimRefused, status(one, twos, "gold")},
+		tried{"b begins the change that another's claim asks for", claimRefused, status(two, ones, "gold")},
+		tried{"a records the change of another's volume", volumeRefused, volume(one, twos, "gold")},
+		tried{"b records the change of another's volume", volumeRefused, volume(two, ones, "gold")},
+	)
 	for _, n := range []struct {
 		*node
 		own, others *corev1.PersistentVolumeClaim
