@@ -11,8 +11,8 @@ import (
 type Reception struct {
 	Have     *lvm.Volume // it exists for this move: no action
 	Begin    *lvm.Volume // it holds what another round or move copied: these Move, Copied and Base are to be noted before this copy begins
-	Leftover *lvm.Volume // a killed lvcreate left it incomplete: remove it, then plan again
-	Former   *lvm.Volume // it holds what another move copied, and does not fit this one: delete it, as a user's, then plan again
+	Leftover *lvm.Volume // a killed lvcreate left it incomplete: remove it, then plan again.
+	Former   *lvm.Volume // Another move's copy, which does not fit: delete it, as a user's volume, then plan again.
 	Create   *Allocation
 }
 
