@@ -53,6 +53,11 @@ var mutants = []mutant{
 		packages: []string{"./move"},
 	},
 	{
+		name: "a volume that arrives is another claim's", file: "kube/move/data.go",
+		old: "o.Claim, o.Block = of.Claim, of.Block", new: "o.Block = of.Block",
+		packages: []string{"./kube/move"},
+	},
+	{
 		name: "foreign content is formatted", file: "node/filesystem/content.go",
 		old: "case empty:\n		return ActFormat, checkFormat", new: "case empty || len(c.Others) > 0:\n		return ActFormat, checkFormat",
 		packages: []string{"./node/filesystem", "./node"},
