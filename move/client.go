@@ -107,6 +107,9 @@ func (c *client) request(ctx context.Context, q query) (io.ReadCloser, error) {
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer func() { _ = answer.Body.Close() }()
+		if answer.StatusCode == http.StatusServiceUnavailable {
+			return nil, busySource(answer.Body)
+		}
 		why, _ := io.ReadAll(io.LimitReader(answer.Body, 512)) // what came is enough
 		return nil, lvm.Errorf(lvm.KindBusy, "the source of the volume answers %d: %q", answer.StatusCode, strings.TrimSpace(string(why)))
 	}

@@ -195,6 +195,8 @@ func TestFetchesLeaveRoomForMoves(t *testing.T) {
 	spec.Name = "pvc-3"
 	if p := b.fetch(offer, ClaimOf("shop", "3", "3"), spec, func(Progress) bool { return true }); p.Running {
 		t.Errorf("a third one: %+v", p)
+	} else if want := "waits for its turn: the target receives 2 volumes at a time, now claim \"data\", claim \"data\""; p.Problem == nil || p.Problem.Error() != want {
+		t.Errorf("a third one says %v, want %s", p.Problem, want)
 	}
 	moving := b.hold()
 	b.receive(moving, func(p Progress) bool { return p.Running && p.Problem == nil })

@@ -2,6 +2,7 @@ package move
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -18,7 +19,8 @@ type job struct {
 	running  bool
 	received bool
 	attempts int
-	problem  error
+	problem  error // of the former attempt, until this one has copied something
+	began    lvm.Bytes
 	again    time.Time // no attempt begins before
 
 	rate     lvm.Bytes
@@ -53,8 +55,12 @@ func (n *Node) receive(ctx context.Context, offer Offer, claim string, spec lvm.
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.copies[spec.Name] == j && !j.running && !j.received && !n.ended && time.Now().After(j.again) && n.runningCopies(claim != "") < n.cfg.AtOnce {
-		n.start(ctx, j, offer)
+	if n.copies[spec.Name] == j && !j.running && !j.received && !n.ended && time.Now().After(j.again) {
+		if queue := n.queue(j); queue != nil {
+			j.problem = queue
+		} else {
+			n.start(ctx, j, offer)
+		}
 	}
 	return n.progress(j), nil
 }
@@ -127,22 +133,13 @@ func (n *Node) newJob(ctx context.Context, offer Offer, claim string, spec lvm.S
 	return j, nil
 }
 
-// runningCopies counts the full copies, or the other ones. The caller holds mu.
-func (n *Node) runningCopies(full bool) (running int) {
-	for _, j := range n.copies {
-		if j.running && (j.claim != "") == full {
-			running++
-		}
-	}
-	return running
-}
-
 // start begins an attempt, which outlives the caller's request. The caller holds mu.
 func (n *Node) start(ctx context.Context, j *job, offer Offer) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	j.cancel, j.done, j.running = cancel, make(chan struct{}), true
 	j.attempts++
-	j.measured, j.at, j.rate = time.Now(), j.transfer.copied(), 0
+	j.began = j.transfer.copied()
+	j.measured, j.at, j.rate = time.Now(), j.began, 0
 	n.work.Go(func() {
 		defer cancel()
 		arrived, err := n.attempt(ctx, j, offer)
@@ -152,6 +149,11 @@ func (n *Node) start(ctx context.Context, j *job, offer Offer) {
 		j.running, j.problem, j.received = false, err, err == nil
 		if err == nil {
 			j.volume = arrived
+			return
+		}
+		if _, waits := errors.AsType[*Queue](err); waits {
+			j.attempts--
+			j.again = time.Now().Add(queuePause)
 			return
 		}
 		j.again = time.Now().Add(min(lastPause, firstPause<<min(j.attempts-1, 6)))
@@ -172,6 +174,9 @@ func (n *Node) attempt(ctx context.Context, j *job, offer Offer) (lvm.Volume, er
 func (n *Node) progress(j *job) Progress {
 	p := Progress{Volume: j.volume, Running: j.running, Done: j.transfer.copied(), Total: j.transfer.all(), Problem: j.problem, Attempts: j.attempts}
 	if j.running {
+		if p.Done > j.began {
+			j.problem, p.Problem = nil, nil
+		}
 		if since := time.Since(j.measured); since >= 2*time.Second {
 			j.rate = lvm.Bytes(float64(p.Done-j.at) / since.Seconds())
 			j.measured, j.at = time.Now(), p.Done

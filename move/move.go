@@ -81,7 +81,7 @@ type Progress struct {
 	Done     lvm.Bytes  // Of Total, verified and flushed; never decreases while Running.
 	Total    lvm.Bytes  // The volume, or what changed in it.
 	PerSec   lvm.Bytes  // over the last seconds; 0 if not Running
-	Problem  error      // why the last attempt ended, nil if none did; the next Receive tries again
+	Problem  error      // why the last attempt ended, or a *Queue; nil if none did, or this one copies. The next Receive tries again.
 	Attempts int        // since the process started
 }
 

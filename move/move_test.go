@@ -114,7 +114,7 @@ func (e *files) Receive(_ context.Context, in lvm.Incoming) (lvm.Volume, error) 
 	id := lvm.ID{VG: targetVG, LV: in.Spec.Name}
 	v, there := e.volumes[id]
 	if !there {
-		v = lvm.Volume{ID: id, UUID: "target", Name: in.Spec.Name, Class: in.Spec.Class, Size: in.Spec.Required + 3*lvm.MiB, State: lvm.StateReceiving, FormatMark: in.FormatMark, Limits: in.Spec.Limits}
+		v = lvm.Volume{ID: id, UUID: "target", Name: in.Spec.Name, Claim: in.Spec.Claim, Class: in.Spec.Class, Size: in.Spec.Required + 3*lvm.MiB, State: lvm.StateReceiving, FormatMark: in.FormatMark, Limits: in.Spec.Limits}
 		if err := os.WriteFile(e.file(id), bytes.Repeat([]byte("old "), int(v.Size/4)), 0o600); err != nil {
 			return v, err
 		}

@@ -24,7 +24,6 @@ type Engine interface {
 	Finish(ctx context.Context, id lvm.ID, uuid string) (lvm.Volume, error)
 	Discard(ctx context.Context, id lvm.ID, uuid string) error
 	NoteMove(ctx context.Context, id lvm.ID, uuid, record string) error
-	Moves(ctx context.Context) ([]lvm.Volume, error)
 }
 
 // Config configures a Node.

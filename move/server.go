@@ -31,6 +31,7 @@ type held interface {
 	// MoveDevice and Changes are host.Host's.
 	MoveDevice(ctx context.Context, id lvm.ID, uuid, move string) (string, error)
 	Changes(ctx context.Context, id lvm.ID, uuid, since, move string) (*lvm.Changes, error)
+	Moves(ctx context.Context) ([]lvm.Volume, error)
 }
 
 // server sends volumes that are held for a move, and snapshots, to the nodes that may pull them.
@@ -106,7 +107,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case slots <- struct{}{}:
 		defer func() { <-slots }()
 	default:
-		http.Error(w, "this node sends as many volumes as it may at the same time", http.StatusServiceUnavailable)
+		s.refuseBusy(w, r, q, cap(slots))
 		return
 	}
 	ctx, ended, err := s.begin(r.Context(), pullKey{q.id, q.claim})

@@ -56,13 +56,13 @@ func (a *Agent) Copy(ctx context.Context, spec lvm.Spec) error {
 }
 
 func why(p move.Progress) string {
-	switch {
-	case p.Problem != nil:
-		return "; the last attempt ended, and is repeated: " + p.Problem.Error()
-	case !p.Running:
-		return "; other copies are under way"
+	if p.Problem == nil {
+		return ""
 	}
-	return ""
+	if _, queued := errors.AsType[*move.Queue](p.Problem); queued {
+		return "; it " + p.Problem.Error()
+	}
+	return "; the last attempt ended, and is repeated: " + p.Problem.Error()
 }
 
 // have returns the volume of an earlier call; nil: there is none. What an earlier call received of another source is no use.

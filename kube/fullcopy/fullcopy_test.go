@@ -225,6 +225,10 @@ func TestCopy(t *testing.T) {
 	if err := a.Copy(t.Context(), newSpec()); lvm.KindOf(err) != lvm.KindBusy || !strings.Contains(err.Error(), "the source does not answer") {
 		t.Errorf("%v", err)
 	}
+	e.progress.Problem = &move.Queue{AtOnce: 2, Others: 2}
+	if err := a.Copy(t.Context(), newSpec()); lvm.KindOf(err) != lvm.KindBusy || !strings.HasSuffix(err.Error(), "; it waits for its turn: the target receives 2 volumes at a time, now 2 more") {
+		t.Errorf("%v", err)
+	}
 	e.progress.Volume.State = lvm.StateReceived
 	if err := a.Copy(t.Context(), newSpec()); err != nil || e.finished != 1 {
 		t.Errorf("%v, finished %d times", err, e.finished)

@@ -3,6 +3,7 @@ package move
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 
@@ -82,7 +83,12 @@ func (d data) Receive(ctx context.Context, offer Offer, of Offered, parameters m
 	}
 	o.Claim, o.Block = of.Claim, of.Block // the source cannot give the volume to another tenant
 	p, err := d.node.Receive(ctx, o, class)
-	return Progress{Move: o.Move, Done: p.Done, Total: p.Total, Problem: p.Problem}, err
+	return progressOf(o.Move, p), err
+}
+
+func progressOf(offer string, p move.Progress) Progress {
+	_, queued := errors.AsType[*move.Queue](p.Problem)
+	return Progress{Move: offer, Done: p.Done, Total: p.Total, Problem: p.Problem, Queued: queued}
 }
 
 func (d data) Finish(ctx context.Context, id lvm.ID, uuid string) error {

@@ -93,6 +93,16 @@ func TestOfferOfAnotherClaim(t *testing.T) {
 	}
 }
 
+// TestProgressOf: a copy that waits for others is no problem.
+func TestProgressOf(t *testing.T) {
+	for want, problem := range map[bool]error{true: &move.Queue{Sends: true, AtOnce: 2, Others: 2}, false: errors.New("the source does not answer")} {
+		got := progressOf("1", move.Progress{Done: 1, Total: 2, Problem: problem})
+		if got != (Progress{Move: "1", Done: 1, Total: 2, Problem: problem, Queued: want}) {
+			t.Errorf("%v: %+v", problem, got)
+		}
+	}
+}
+
 // rounds is the part of an engine that TestRoundIsPrepared needs.
 type rounds struct {
 	move.Engine

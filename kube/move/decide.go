@@ -120,7 +120,7 @@ func (v *view) copying() step {
 	a := answered(v.pv)
 	switch {
 	case a.Problem != "":
-		return blocked(api.MoveCopying, a.Problem)
+		return a.problem(api.MoveCopying)
 	case a == (Answer{}):
 		return waiting(api.MoveCopying, "waits for node "+v.rec.To+", which has not answered yet")
 	case a.Received == v.local.Move:

@@ -101,7 +101,7 @@ func (v *view) afterPods() step {
 	}
 	a := answered(v.pv)
 	if a.Problem != "" {
-		return blocked(phase, a.Problem)
+		return a.problem(phase)
 	}
 	s := waiting(phase, a.share(v.rec.To)+"; then follows what changed meanwhile")
 	s.of = newest.Move
@@ -124,6 +124,8 @@ func (v *view) waitForPod(p podUse) step {
 	case newest.Number > 1 || v.isAhead():
 		s = blocked(api.MoveStopping, fmt.Sprintf("pod %s still uses the volume on node %s, and the volume is copied, but for what changed lately: %s", p.name, v.node, until))
 		s.ready = true
+	case a.Queued:
+		return waiting(api.MoveStopping, fmt.Sprintf("pod %s uses the volume, and its copy to node %s %s", p.name, v.rec.To, a.Problem))
 	case a.Problem != "":
 		return blocked(api.MoveStopping, fmt.Sprintf("pod %s uses the volume on node %s, and the volume cannot be copied to node %s: %s", p.name, v.node, v.rec.To, a.Problem))
 	default:

@@ -116,7 +116,7 @@ func (v *view) answer() Answer {
 	case v.refused != nil:
 		a.Problem = cut(v.refused.Error())
 	case v.progress.Problem != nil:
-		a.Problem = cut(v.progress.Problem.Error())
+		a.Problem, a.Queued = cut(v.progress.Problem.Error()), v.progress.Queued
 	}
 	if v.local != nil && v.local.State == stateReceiving && v.local.Base != "" && v.local.Base == v.local.Move {
 		a.Round, a.Done, a.Total = v.local.Base, 0, 0

@@ -95,6 +95,7 @@ type Progress struct {
 	Move        string // of the offer
 	Done, Total lvm.Bytes
 	Problem     error // why the last attempt ended; the next Receive tries again
+	Queued      bool  // Problem is that other copies come first
 }
 
 // The states of a volume that moves. Exactly one of the two volumes is the user's: the source's until it is moved.

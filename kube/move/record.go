@@ -233,6 +233,7 @@ type Answer struct {
 	Received  string    `json:"received,omitempty"`  // The hold of which the target has a complete, durable copy.
 	Confirmed string    `json:"confirmed,omitempty"` // the hold that the target knows to be handed over
 	Problem   string    `json:"problem,omitempty"`   // what the target waits for
+	Queued    bool      `json:"queued,omitempty"`    // Problem is that other copies come first, and no user has to act
 }
 
 func answered(pv *corev1.PersistentVolume) (a Answer) {
@@ -240,6 +241,14 @@ func answered(pv *corev1.PersistentVolume) (a Answer) {
 		return Answer{}
 	}
 	return a
+}
+
+// problem is the source's step while the target waits.
+func (a Answer) problem(phase string) step {
+	if a.Queued {
+		return waiting(phase, a.Problem)
+	}
+	return blocked(phase, a.Problem)
 }
 
 // share says how much is copied to the target.

@@ -248,6 +248,35 @@ func TestProblemAhead(t *testing.T) {
 	}
 }
 
+// TestQueue: a copy that waits for others says so, without a warning.
+func TestQueue(t *testing.T) {
+	const busy = "waits for its turn: the source sends 2 volumes at a time, now 2 more"
+	for want, p := range map[string]*inSteps{
+		busy: play(t, corev1.PersistentVolumeReclaimDelete),
+		"pod db-0 uses the volume, and its copy to node node-2 " + busy: playThin(t),
+	} {
+		p.nodes["node-2"].busy = busy
+		p.rest()
+		s, err := p.agents["node-1"].one(t.Context(), unit{namespace: "ns", claim: "data", volume: "pvc-uid-data"})
+		if err != nil || s.do != wait || s.warn || s.why != want {
+			t.Errorf("step %+v, %v", s, err)
+		}
+		if got := p.status("data"); got.Message != want {
+			t.Errorf("the status is %+v, want %s", got, want)
+		}
+		if p.pods["db-0"].Status.Phase == corev1.PodRunning { // its end does not make others come later
+			p.stopPod("db-0", false)
+			p.rest()
+			if got := p.status("data"); got.Phase != api.MoveCopying || got.Message != busy {
+				t.Errorf("without the pod the status is %+v", got)
+			}
+		}
+		p.nodes["node-2"].busy = ""
+		p.rest()
+		p.settled("node-2")
+	}
+}
+
 // TestForgottenMove: while no user deletes the pod, rounds keep the rest small, at growing intervals, and they end.
 func TestForgottenMove(t *testing.T) {
 	p := playThin(t)

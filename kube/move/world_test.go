@@ -55,6 +55,7 @@ type disks struct {
 	node string
 	vols map[string]*vol
 	full bool
+	busy string // other copies come first
 
 	noRoom  bool // for rounds
 	useless bool // its rounds
@@ -81,11 +82,8 @@ func newWorld(policy corev1.PersistentVolumeReclaimPolicy, claims ...string) *wo
 		class: &storagev1.StorageClass{Provisioner: api.DriverName, Parameters: map[string]string{"volumeGroup": "vg"}},
 	}
 	w.class.Name = "fast"
-	for i, node := range []string{"node-1", "node-2"} {
-		w.nodes[node] = &disks{w: w, node: node, vols: map[string]*vol{}}
-		w.agents[node] = w.newAgent(node)
-		_ = i
-	}
+	w.addNode("node-1")
+	w.addNode("node-2")
 	for _, name := range claims {
 		w.provision(name, policy)
 	}
@@ -93,6 +91,13 @@ func newWorld(policy corev1.PersistentVolumeReclaimPolicy, claims ...string) *wo
 	w.reconcile()
 	return w
 }
+
+func (w *world) addNode(name string) {
+	w.nodes[name] = &disks{w: w, node: name, vols: map[string]*vol{}}
+	w.agents[name] = w.newAgent(name)
+}
+
+func (w *world) nodeNames() []string { return slices.Sorted(maps.Keys(w.nodes)) }
 
 func (w *world) newAgent(node string) *Agent {
 	a := New(Config{Engine: w.nodes[node], Node: node, Grace: time.Hour, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
@@ -431,6 +436,10 @@ func (d *disks) Receive(_ context.Context, o Offer, _ Offered, _ map[string]stri
 			return lvm.Errorf(lvm.KindExists, "%s is %s", v.ID, v.State)
 		}
 		v.begin(o.Move, from.Since)
+		if d.busy != "" {
+			p = Progress{Move: o.Move, Total: lvm.Bytes(v.size) * lvm.GiB, Problem: errors.New(d.busy), Queued: true}
+			return nil
+		}
 		if source := d.w.nodes[from.Node].vols[from.Volume]; !v.copy(source, o, from.Since) {
 			p.Problem = errors.New("the source does not serve it")
 		}
@@ -677,7 +686,7 @@ func (w *world) check() error {
 func (w *world) checkVolume(name string) error {
 	var has []*vol
 	text := ""
-	for _, node := range []string{"node-1", "node-2"} {
+	for _, node := range w.nodeNames() {
 		v := w.nodes[node].vols[name]
 		if v == nil {
 			continue
