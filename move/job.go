@@ -143,22 +143,29 @@ func (n *Node) start(ctx context.Context, j *job, offer Offer) {
 	n.work.Go(func() {
 		defer cancel()
 		arrived, err := n.attempt(ctx, j, offer)
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		defer close(j.done)
-		j.running, j.problem, j.received = false, err, err == nil
-		if err == nil {
-			j.volume = arrived
-			return
+		n.endAttempt(j, arrived, err)
+		if err == nil && j.claim == "" {
+			n.cfg.Copied(arrived.Name)
 		}
-		if _, waits := errors.AsType[*Queue](err); waits {
-			j.attempts--
-			j.again = time.Now().Add(queuePause)
-			return
-		}
-		j.again = time.Now().Add(min(lastPause, firstPause<<min(j.attempts-1, 6)))
-		n.cfg.Log.Warn("cannot copy a volume to this node yet; the driver retries", "volume", j.volume.ID.String(), "done", j.transfer.done().String(), "error", err)
 	})
+}
+
+func (n *Node) endAttempt(j *job, arrived lvm.Volume, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	defer close(j.done)
+	j.running, j.problem, j.received = false, err, err == nil
+	if err == nil {
+		j.volume = arrived
+		return
+	}
+	if _, waits := errors.AsType[*Queue](err); waits {
+		j.attempts--
+		j.again = time.Now().Add(queuePause)
+		return
+	}
+	j.again = time.Now().Add(min(lastPause, firstPause<<min(j.attempts-1, 6)))
+	n.cfg.Log.Warn("cannot copy a volume to this node yet; the driver retries", "volume", j.volume.ID.String(), "done", j.transfer.done().String(), "error", err)
 }
 
 func (n *Node) attempt(ctx context.Context, j *job, offer Offer) (lvm.Volume, error) {

@@ -186,6 +186,9 @@ type bed struct {
 	content []byte
 	id      lvm.ID
 	pipe    func(net.Conn) net.Conn // wraps what the source accepts
+
+	mu     sync.Mutex
+	copied []string // what Config.Copied got
 }
 
 var testClass = lvm.Class{Group: "vg", Layout: lvm.LayoutLinear, Wipe: lvm.WipeNone}
@@ -237,7 +240,14 @@ func (l pipeListener) Accept() (net.Conn, error) {
 }
 
 func (b *bed) node(address string) *Node {
-	n, err := New(Config{Engine: b.engine, Authorizer: b.allowed, Address: address, Token: func() (string, error) { return "token", nil }, Log: slog.New(slog.DiscardHandler)})
+	n, err := New(Config{
+		Engine: b.engine, Authorizer: b.allowed, Address: address, Token: func() (string, error) { return "token", nil }, Log: slog.New(slog.DiscardHandler),
+		Copied: func(volume string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.copied = append(b.copied, volume)
+		},
+	})
 	must(b.t, err)
 	return n
 }
@@ -322,6 +332,12 @@ func TestMove(t *testing.T) {
 		if err != nil || v.State != lvm.StateReady {
 			t.Errorf("finished as %+v, %v", v, err)
 		}
+		b.endTarget()
+		b.mu.Lock()
+		if !slices.Equal(b.copied, []string{"pvc", "pvc"}) {
+			t.Errorf("both sides are to know that the copy is complete, once: %q", b.copied)
+		}
+		b.mu.Unlock()
 	}
 }
 

@@ -34,6 +34,7 @@ type Config struct {
 	Address    string                 // Host:port at which other nodes reach Serve's listener.
 	Rate       lvm.Bytes              // Bytes per second that this node sends, and the same that it receives. 0: no limit; else at least MinRate.
 	AtOnce     int                    // volumes that it sends, and that it receives, at the same time, and as many for full copies; 0: 2
+	Copied     func(volume string)    // called when a volume that moves, or a round, was sent or received completely; nil: nothing is
 	Log        *slog.Logger           // nil: slog.Default()
 }
 
@@ -65,11 +66,15 @@ func New(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	cfg.Log, cfg.AtOnce = cmp.Or(cfg.Log, slog.Default()), cmp.Or(cfg.AtOnce, 2)
+	if cfg.Copied == nil {
+		cfg.Copied = func(string) {}
+	}
 	if cfg.Rate != 0 && cfg.Rate < MinRate {
 		return nil, lvm.Errorf(lvm.KindInvalid, "a rate of %s per second is less than %s", cfg.Rate, MinRate)
 	}
 	return &Node{cfg: cfg, key: key, limit: limiter{rate: cfg.Rate}, copies: map[string]*job{}, server: &server{
-		engine: cfg.Engine, authorizer: cfg.Authorizer, limit: &limiter{rate: cfg.Rate}, slots: make(chan struct{}, cfg.AtOnce), snapshots: make(chan struct{}, cfg.AtOnce), log: cfg.Log,
+		engine: cfg.Engine, authorizer: cfg.Authorizer, limit: &limiter{rate: cfg.Rate}, slots: make(chan struct{}, cfg.AtOnce), snapshots: make(chan struct{}, cfg.AtOnce),
+		sent: cfg.Copied, log: cfg.Log,
 	}}, nil
 }
 

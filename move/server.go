@@ -41,6 +41,7 @@ type server struct {
 	limit      *limiter
 	slots      chan struct{} // one for each pull at the same time
 	snapshots  chan struct{} // the same for those of snapshots: no tenant's restores hold moves back
+	sent       func(volume string)
 	log        *slog.Logger
 
 	changes  changesCache
@@ -116,6 +117,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = s.send(ctx, w, q, request)
 	}
 	if err == nil {
+		if q.claim == "" {
+			s.sent(q.id.LV)
+		}
 		return
 	}
 	s.log.Warn("cannot send a volume", "volume", q.id.String(), "peer", r.RemoteAddr, "error", err)

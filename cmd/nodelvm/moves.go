@@ -80,6 +80,7 @@ func (d *driver) newMoves(client *kubeclient.Client, engine movable, prepare fun
 	m := &moves{o: o}
 	if m.node, err = move.New(move.Config{
 		Engine: engine, Authorizer: m, Token: m.token, Address: net.JoinHostPort(o.address, port), Rate: bytesOf(&o.rate.Quantity), Log: d.log,
+		Copied: func(volume string) { m.agent.CopyEnded(volume) },
 	}); err != nil {
 		return nil, err
 	}

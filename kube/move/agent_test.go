@@ -126,6 +126,59 @@ func TestWaitingMoveIsReadRarely(t *testing.T) {
 	})
 }
 
+// TestEndedCopyIsSeenSoon: a copy that took long is handed over as soon after its end as a short one.
+func TestEndedCopyIsSeenSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := play(t, corev1.PersistentVolumeReclaimDelete)
+		for _, a := range p.agents {
+			defer a.queue.ShutDown()
+			a.now = time.Now
+			for _, claim := range []string{"data", "wal"} {
+				a.Observe(p.claims[claim], false)
+			}
+		}
+		work := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(lookSoon / 2) {
+				for _, a := range p.agents {
+					a.round(t.Context(), "ns")
+					p.reconcile()
+				}
+			}
+		}
+		p.nodes["node-2"].busy = "it takes long"
+		work(10 * time.Minute)
+		p.nodes["node-2"].busy = ""
+		for node, a := range p.agents {
+			for a.queue.Len() > 0 {
+				namespace, _ := a.queue.Get()
+				a.queue.Done(namespace)
+			}
+			for _, claim := range []string{"data", "wal"} {
+				u := unit{namespace: "ns", claim: claim}
+				a.mu.Lock()
+				slow := a.paces[u.key()].next.Sub(a.paces[u.key()].since)
+				a.mu.Unlock()
+				if slow < lookLater {
+					t.Errorf("%s reads the move of %s often after ten minutes", node, claim)
+				}
+				a.CopyEnded("pvc-uid-" + claim)
+				if again := a.early(u); again != 0 {
+					t.Errorf("%s reads the move of %s in %s", node, claim, again)
+				}
+			}
+			if a.queue.Len() != 1 {
+				t.Errorf("%s does nothing at once", node)
+			}
+		}
+		work(4 * time.Second)
+		for _, claim := range []string{"data", "wal"} {
+			if got := p.states(claim); got != "node-1 moved, node-2 ready" {
+				t.Errorf("4 s after the end of its copy the volumes of %s are %s", claim, got)
+			}
+		}
+	})
+}
+
 // TestStopping: the kubelet unmounts a volume after the end of its pod. The move goes on at once, and warns no user.
 func TestStopping(t *testing.T) {
 	p := play(t, corev1.PersistentVolumeReclaimDelete)

@@ -10,11 +10,12 @@ import (
 // requests, and tenants can have any number of moves wait. So the interval is a share of the time for which the move has waited: a short copy
 // is not made longer by much, and a pod that runs for days is not asked for twice a second.
 type pace struct {
-	phase string
-	warn  bool
-	of    string
-	since time.Time // when it began to wait so
-	next  time.Time
+	volume string
+	phase  string
+	warn   bool
+	of     string
+	since  time.Time // when it began to wait so
+	next   time.Time
 }
 
 const (
@@ -57,7 +58,7 @@ func (a *Agent) rest(u unit, s step) time.Duration {
 		}
 	}
 	again := min(max(lookLater, time.Duration(waiting)*paceEach), max(lookSoon, now.Sub(p.since)/share))
-	p.next = now.Add(again)
+	p.volume, p.next = u.volume, now.Add(again)
 	a.paces[u.key()] = p
 	return again
 }
@@ -67,6 +68,22 @@ func (a *Agent) early(u unit) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return max(0, a.paces[u.key()].next.Sub(a.now()))
+}
+
+// CopyEnded makes the agent read the move of a volume at once, and then often for a moment: this node has sent or received it completely, and the other
+// node is about to say what it knows.
+func (a *Agent) CopyEnded(volume string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for key, p := range a.paces {
+		if p.volume != volume {
+			continue
+		}
+		p.since, p.next = a.now(), time.Time{}
+		a.paces[key] = p
+		ns, _ := kubeclient.ClaimKey(key)
+		a.queue.Add(ns)
+	}
 }
 
 // forgetPace is for a unit that does not wait any more.
