@@ -46,18 +46,20 @@ func play(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy) *inSteps {
 // step takes the next step of any agent; false: all wait.
 func (p *inSteps) step() bool {
 	p.t.Helper()
-	for _, node := range []string{"node-1", "node-2"} {
+	for _, node := range p.nodeNames() {
 		if p.dead[node] {
 			continue
 		}
 		a := p.agents[node]
 		units, err := a.units(p.t.Context(), "ns")
-		if err != nil {
+		unknown, failed := a.units(p.t.Context(), "") // copies without a record
+		if err = errors.Join(err, failed); err != nil {
 			p.t.Fatal(err)
 		}
+		units = append(units, unknown...)
 		for _, claim := range []string{"data", "wal"} {
 			u := unit{namespace: "ns", claim: claim}
-			if i := slices.IndexFunc(units, func(u unit) bool { return u.claim == claim }); i >= 0 {
+			if i := slices.IndexFunc(units, func(u unit) bool { return u.claim == claim || u.volume == "pvc-uid-"+claim }); i >= 0 {
 				u = units[i]
 			}
 			before, copied := p.version, p.copied()
@@ -80,7 +82,7 @@ func (p *inSteps) step() bool {
 
 // copied says how far all copies are.
 func (p *inSteps) copied() (text string) {
-	for _, node := range []string{"node-1", "node-2"} {
+	for _, node := range p.nodeNames() {
 		for _, name := range slices.Sorted(maps.Keys(p.nodes[node].vols)) {
 			v := p.nodes[node].vols[name]
 			text += fmt.Sprint(v.Move, v.State, v.Base, v.left, " ")
@@ -128,7 +130,7 @@ func (p *inSteps) on(claim string) string {
 // states are the volumes of a claim on both nodes.
 func (p *inSteps) states(claim string) string {
 	var list []string
-	for _, node := range slices.Sorted(maps.Keys(p.nodes)) {
+	for _, node := range p.nodeNames() {
 		if v := p.nodes[node].vols["pvc-uid-"+claim]; v != nil {
 			list = append(list, node+" "+string(v.State))
 		}
@@ -219,6 +221,18 @@ func TestOutcomes(t *testing.T) {
 	})
 	t.Run("other target", func(t *testing.T) {
 		eachState(t, policy, func(p *inSteps) {
+			p.addNode("node-3")
+			p.annotateClaim("data", api.AnnotationMoveTo, "node-3")
+			p.annotateClaim("wal", api.AnnotationMoveTo, "node-3")
+		}, func(p *inSteps, switched bool) {
+			p.expect("node-3")
+			if got, want := p.states("data"), map[bool]string{false: "node-1 moved, node-3 ready", true: "node-1 moved, node-2 moved, node-3 ready"}[switched]; got != want {
+				p.t.Errorf("the volumes are %s, want %s", got, want)
+			}
+		})
+	})
+	t.Run("unknown target", func(t *testing.T) {
+		eachState(t, policy, func(p *inSteps) {
 			p.annotateClaim("data", api.AnnotationMoveTo, "node-9")
 			p.annotateClaim("wal", api.AnnotationMoveTo, "node-9")
 		}, func(p *inSteps, switched bool) { p.expect(map[bool]string{false: "node-1", true: "node-2"}[switched]) })
@@ -226,13 +240,28 @@ func TestOutcomes(t *testing.T) {
 	t.Run("claims deleted", func(t *testing.T) { testDeletedClaims(t, policy) })
 	t.Run("retained claims deleted", func(t *testing.T) { testDeletedClaims(t, corev1.PersistentVolumeReclaimRetain) })
 	t.Run("pod forced", func(t *testing.T) {
-		eachState(t, policy, func(p *inSteps) { p.startPod("db-0"); p.stopPod("db-0", true); p.unstage() }, func(p *inSteps, _ bool) { p.expect("node-2") })
+		eachState(t, policy, func(p *inSteps) {
+			p.startPod("db-0")
+			p.stopPod("db-0", true)
+			v := p.nodes["node-1"].vols["pvc-uid-data"]
+			open := v != nil && v.open
+			p.rest()
+			if open && p.states("data") != "node-1 ready" {
+				p.t.Errorf("the copy begins while the device is open: %s", p.states("data"))
+			}
+			p.unstage()
+		}, func(p *inSteps, _ bool) { p.expect("node-2") })
 	})
 	t.Run("expansion requested", func(t *testing.T) {
+		began := false
 		eachState(t, policy, func(p *inSteps) {
+			began = len(p.steps) > 1 // both claims' moves are noted
 			p.claims["data"].Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
 			p.touch(p.claims["data"])
 		}, func(p *inSteps, _ bool) {
+			if began {
+				p.expect("node-2") // before it is done
+			}
 			if pv := p.pvs["pvc-uid-data"]; !isMarked(pv) { // else the volume was extended on node-2
 				pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
 				p.claims["data"].Status.Capacity = pv.Spec.Capacity
@@ -328,14 +357,13 @@ func testDeletedClaims(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy
 		node := map[bool]string{false: "node-1", true: "node-2"}[switched]
 		for _, claim := range []string{"data", "wal"} {
 			pv, states := p.pvs["pvc-uid-"+claim], p.states(claim)
-			former := strings.Contains(states, "node-1 moved")
 			if policy == corev1.PersistentVolumeReclaimDelete {
-				if pv != nil || strings.Contains(states, "ready") || former != switched {
-					p.t.Errorf("the deleted claim %s left %s and %v", claim, states, pv)
+				if pv != nil || states != map[bool]string{true: "node-1 moved"}[switched] {
+					p.t.Errorf("the deleted claim %s left %q and %v", claim, states, pv)
 				}
 				continue
 			}
-			if pv == nil || p.on(claim) != node || pv.Status.Phase != corev1.VolumeReleased || !strings.Contains(states, node+" ready") {
+			if pv == nil || p.on(claim) != node || pv.Status.Phase != corev1.VolumeReleased || states != map[bool]string{false: "node-1 ready", true: "node-1 moved, node-2 ready"}[switched] {
 				p.t.Errorf("the retained volume of %s is on %s, want %s (%s)", claim, p.on(claim), node, states)
 			}
 		}
@@ -526,6 +554,12 @@ func TestRefusals(t *testing.T) {
 				if got := p.status("data"); got.Phase != api.MoveWaiting || !strings.Contains(got.Message, c.want) {
 					t.Errorf("the status is %+v", got)
 				}
+			}
+			if strings.HasSuffix(c.name, " pending") { // the move begins when it is complete
+				p.claims["data"].Status.AllocatedResourceStatuses, p.claims["data"].Status.ModifyVolumeStatus = nil, nil
+				p.touch(p.claims["data"])
+				p.rest()
+				p.expect("node-2")
 			}
 		})
 	}
