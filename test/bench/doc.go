@@ -7,6 +7,8 @@
 //	tuned     the image's LVM with the driver's configuration, as a bare command
 //	nodelvm   the driver in its image's root file system, over gRPC
 //
+// Then it publishes volumes to a pod's path, with a driver that limits I/O and one that does not.
+//
 // Measure writes Go's benchmark format, a line for each sample, for benchstat. Table renders the tables of test/bench/results.md
 // from the same text.
 //

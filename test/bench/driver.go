@@ -32,13 +32,13 @@ type driver struct {
 	handles sync.Map // of volumes and snapshots, by name
 }
 
-// startDriver starts the driver with its default settings, but without a cluster, and waits until it is ready.
-func (n *node) startDriver(ctx context.Context) (*driver, error) {
+// startDriver starts the driver with its default settings and these flags, but without a cluster, and waits until it is ready.
+func (n *node) startDriver(ctx context.Context, flags ...string) (*driver, error) {
 	const socket = "/run/nodelvm/csi.sock"
-	serve := command{root: n.root, env: []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin"}, argv: []string{
+	serve := command{root: n.root, env: []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin"}, argv: append([]string{
 		"/usr/local/bin/nodelvm", "serve", "--standalone", "--cluster-id=bench", "--node-name=node-1", "--kubelet-registration=false",
 		"--endpoint=unix://" + socket, "--http-endpoint=" + httpEndpoint,
-	}}
+	}, flags...)}
 	d := &driver{cmd: serve.cmd(context.WithoutCancel(ctx)), log: filepath.Join(n.scratch, "driver.log")}
 	log, err := os.Create(d.log)
 	if err != nil {

@@ -24,6 +24,8 @@ const (
 	PartThick = "thick" // one request at a time, linear volumes
 	PartThin  = "thin"  // thin volumes and snapshots
 	PartBurst = "burst" // many requests at once
+
+	PartPublish = "publish" // NodePublishVolume with I/O limits
 )
 
 // fillings are the numbers of volumes in the group.
@@ -44,22 +46,24 @@ func Measure(ctx context.Context, cfg Config) error {
 	if err := n.facts(ctx, cfg.Out); err != nil {
 		return err
 	}
-	for _, volumes := range fillings {
-		if err := n.stage(ctx, cfg, volumes); err != nil {
-			return fmt.Errorf("with %d volumes in the group: %w", volumes, err)
+	if cfg.has(PartThick) || cfg.has(PartThin) || cfg.has(PartBurst) {
+		for _, volumes := range fillings {
+			if err := n.stage(ctx, cfg, volumes); err != nil {
+				return fmt.Errorf("with %d volumes in the group: %w", volumes, err)
+			}
 		}
+	}
+	if cfg.has(PartPublish) {
+		return n.publishes(ctx, cfg)
 	}
 	return nil
 }
 
-// stage measures with a number of volumes in the group, with a new group and a new driver process.
-func (n *node) stage(ctx context.Context, cfg Config, volumes int) (err error) {
-	has := func(part string) bool { return cfg.Parts == nil || slices.Contains(cfg.Parts, part) }
-	n.say("a group with %d volumes", volumes)
-	if err := n.newGroup(ctx); err != nil {
-		return err
-	}
-	d, err := n.startDriver(ctx)
+func (c Config) has(part string) bool { return c.Parts == nil || slices.Contains(c.Parts, part) }
+
+// serving runs do with a driver.
+func (n *node) serving(ctx context.Context, flags []string, do func(*driver) error) (err error) {
+	d, err := n.startDriver(ctx, flags...)
 	if err != nil {
 		return err
 	}
@@ -69,6 +73,19 @@ func (n *node) stage(ctx context.Context, cfg Config, volumes int) (err error) {
 		}
 		err = errors.Join(err, d.stop())
 	}()
+	return do(d)
+}
+
+// stage measures with a number of volumes in the group, with a new group and a new driver process.
+func (n *node) stage(ctx context.Context, cfg Config, volumes int) error {
+	n.say("a group with %d volumes", volumes)
+	if err := n.newGroup(ctx); err != nil {
+		return err
+	}
+	return n.serving(ctx, nil, func(d *driver) error { return n.measure(ctx, cfg, d, volumes) })
+}
+
+func (n *node) measure(ctx context.Context, cfg Config, d *driver, volumes int) error {
 	if volumes > 0 {
 		if err := d.create(ctx, thickClass, fillerName(0), 4*mebibyte); err != nil {
 			return err
@@ -81,17 +98,17 @@ func (n *node) stage(ctx context.Context, cfg Config, volumes int) (err error) {
 		}
 	}
 	m := &meter{node: n, driver: d, volumes: volumes, out: cfg.Out}
-	if has(PartThick) {
+	if cfg.has(PartThick) {
 		if err := m.warmRounds(ctx, "linear volumes", cfg.Rounds, m.thickRound); err != nil {
 			return err
 		}
 	}
-	if has(PartThin) {
+	if cfg.has(PartThin) {
 		if err := m.thin(ctx, cfg.Rounds); err != nil {
 			return err
 		}
 	}
-	if has(PartBurst) && volumes == 0 {
+	if cfg.has(PartBurst) && volumes == 0 {
 		if err := m.bursts(ctx, (cfg.Rounds+1)/2); err != nil {
 			return err
 		}

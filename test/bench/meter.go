@@ -123,8 +123,8 @@ func (m *meter) served(ctx context.Context, work string, call func(context.Conte
 // readings is the number of samples of a read-only call in a round: such a call is cheap.
 const readings = 5
 
-// read takes several samples of a read-only call, each after a pause.
-func (m *meter) read(ctx context.Context, work string, pause time.Duration, call func(context.Context) error) error {
+// read takes several samples of a call that starts no process as a rule, each after a pause. undo follows each.
+func (m *meter) read(ctx context.Context, work, who string, pause time.Duration, call, undo func(context.Context) error) error {
 	if err := m.calm(ctx); err != nil {
 		return err
 	}
@@ -136,6 +136,9 @@ func (m *meter) read(ctx context.Context, work string, pause time.Duration, call
 	for range readings {
 		time.Sleep(pause)
 		took, err := timed(func() error { return call(ctx) })
+		if err == nil {
+			err = undo(ctx)
+		}
 		if err != nil {
 			return err
 		}
@@ -147,7 +150,7 @@ func (m *meter) read(ctx context.Context, work string, pause time.Duration, call
 	}
 	for _, took := range all {
 		figures := map[string]float64{unitTime: float64(took), unitProcesses: (after.processes - before.processes) / readings}
-		if err := m.note(work, 1, Nodelvm, figures); err != nil {
+		if err := m.note(work, 1, who, figures); err != nil {
 			return err
 		}
 	}

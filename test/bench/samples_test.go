@@ -72,6 +72,9 @@ func TestTable(t *testing.T) {
 		}
 		add("Memory", volumes, 1, Nodelvm, map[string]float64{unitMemory: 20 * mebibyte})
 	}
+	for _, p := range publishers {
+		add(publishing, 0, 1, p.who, map[string]float64{unitTime: 4e6, unitProcesses: 0})
+	}
 	for _, n := range burstSizes {
 		add("CreateBurst", 0, n, Stock, map[string]float64{unitTime: 4e9, unitWorst: 4e9, unitProcesses: float64(n)})
 		add("CreateBurst", 0, n, Nodelvm, map[string]float64{unitTime: 3e9, unitWorst: 2e9, unitProcesses: float64(n), unitLater: 1e9, unitLaterLVM: 2})
@@ -84,6 +87,7 @@ func TestTable(t *testing.T) {
 	for _, row := range []string{
 		"| CreateVolume, linear (`lvcreate`) | 0 | 200 | 180 | 150 | 0.75 | 1 | 1, 120 ms |",
 		"| 32 | 4000 | 3000 | 0.75 | 2000 | 32 | 2, 1000 ms | 2.0, 2.0 |",
+		"| with I/O limits; the volume has no class | 0 | 4.0 | 1.00 |",
 		"| 1000 | 20.0 |",
 	} {
 		if !strings.Contains(table, row+"\n") {

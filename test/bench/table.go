@@ -31,6 +31,7 @@ func Table(run Run) (string, error) {
 	t := tables{run: run, out: &b}
 	t.single()
 	t.bursts()
+	t.publishes()
 	t.memory()
 	if len(t.missing) > 0 {
 		return "", fmt.Errorf("the run has no sample of %s", strings.Join(t.missing, ", "))

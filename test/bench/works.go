@@ -16,6 +16,9 @@ const (
 	pool     = "pool" // of the bare commands
 )
 
+// Pauses before a call that reads. The driver caches a reading for half a second.
+const soon, alone = 20 * time.Millisecond, 600 * time.Millisecond
+
 var (
 	thickClass = map[string]string{"volumeGroup": group}
 	thinClass  = map[string]string{"volumeGroup": group, "layout": "thin", "overprovisionRatio": "10"}
@@ -43,7 +46,6 @@ func (m *meter) thickRound(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	const soon, alone = 20 * time.Millisecond, 600 * time.Millisecond // the driver caches a reading for half a second
 	for _, reading := range []struct {
 		work  string
 		call  func(context.Context) error
@@ -52,7 +54,7 @@ func (m *meter) thickRound(ctx context.Context, name string) error {
 		{"ListVolumes", d.list, soon}, {"GetCapacity", d.capacity, soon}, {"GetCapacityAlone", d.capacity, alone},
 		{"GetPluginInfo", d.info, soon}, {"Metrics", d.scrape, alone},
 	} {
-		if err := m.read(ctx, reading.work, reading.pause, reading.call); err != nil {
+		if err := m.read(ctx, reading.work, Nodelvm, reading.pause, reading.call, func(context.Context) error { return nil }); err != nil {
 			return err
 		}
 	}

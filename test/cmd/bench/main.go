@@ -43,7 +43,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "../dist/bench.txt", "file for the samples")
 	flag.StringVar(&o.doc, "doc", "bench/results.md", "document that gets the tables; empty: none")
 	flag.IntVar(&o.rounds, "rounds", 7, "samples of each figure")
-	flag.StringVar(&o.parts, "parts", "", "thick, thin, burst, separated by commas; empty: all")
+	flag.StringVar(&o.parts, "parts", "", "thick, thin, burst, publish, separated by commas; empty: all")
 	flag.BoolVar(&o.inNode, "in-node", false, "measure here; what the command does to itself in the lab's node")
 	flag.Parse()
 	do := orchestrate
