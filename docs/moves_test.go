@@ -33,7 +33,7 @@ func TestOutcomesOfMoves(t *testing.T) {
 	for _, row := range rows[min(1, len(rows)):] {
 		named := regexp.MustCompile("`(Test\\w*)(?:/(\\w+))?`").FindAllStringSubmatch(row, -1)
 		if len(named) == 0 {
-			t.Errorf("%s: no test stands in %q", page, row)
+			t.Errorf("%s: no test is named in the row %q", page, row)
 		}
 		for _, name := range named {
 			if !isTest(code, name[1], strings.ReplaceAll(name[2], "_", " ")) {

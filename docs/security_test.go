@@ -28,7 +28,7 @@ func TestSecurityPage(t *testing.T) {
 		}
 		rows++
 		if !regexp.MustCompile("`Test[A-Z]\\w*`").MatchString(row) {
-			t.Errorf("%s: no test stands in %q", list, row)
+			t.Errorf("%s: no test is named in the row %q", list, row)
 		}
 	}
 	if len(who) < 9 || rows < 30 {

@@ -113,7 +113,8 @@ func (f *facts) checkClaimQuotas(a *answer, g report.Group, found func(where, wh
 			count[space]++
 		}
 	}
-	for space, n := range count {
+	for _, space := range slices.Sorted(maps.Keys(count)) {
+		n := count[space]
 		if recordSize*lvm.Bytes(n) > used/2 && !f.limits(space, f.quotasOfClaims()...) {
 			found("namespace "+space, fmt.Sprintf("its %d volumes in volume group %s of node %s take most of what is used of the group's metadata area. It is more than half full, and no ResourceQuota limits the number of claims: with more of them, however small, no volume is created or expanded there",
 				n, g.Name, a.node), fmt.Sprintf("limit it: kubectl -n %s create quota nodelvm-claims --hard=%s=NUMBER", printable.ShellWord(space), quotaOfClaims))
