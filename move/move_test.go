@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -514,6 +515,33 @@ func TestWithoutTLSKey(t *testing.T) {
 			t.Errorf("answered %s", answer.Status)
 		}
 	}
+}
+
+// TestRequestWithBody: a peer that may pull announces a body and sends none. It holds neither the volume nor a connection.
+func TestRequestWithBody(t *testing.T) {
+	b := newBed(t, lvm.MiB, nil)
+	offer := b.hold()
+	q := query{id: b.id, uuid: offer.UUID, move: offer.Move, span: span{0, 1}}
+	for _, body := range []string{"Content-Length: 1", "Transfer-Encoding: chunked"} {
+		c, err := (&tls.Dialer{Config: b.target.key.clientTLS(offer.Key)}).DialContext(t.Context(), "tcp", offer.Address)
+		must(t, err)
+		must(t, c.SetDeadline(time.Now().Add(5*time.Second)))
+		_, err = fmt.Fprintf(c, "GET %s?%s HTTP/1.1\r\nHost: source\r\nAuthorization: Bearer token\r\n%s\r\n\r\n", path, q.values().Encode(), body)
+		must(t, err)
+		answer, err := io.ReadAll(c)
+		if err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 400 ")) {
+			t.Errorf("%s: %.100q, %v", body, answer, err)
+		}
+		b.source.server.mu.Lock()
+		if len(b.source.server.pulls) > 0 {
+			t.Errorf("%s: the peer holds the volume", body)
+		}
+		b.source.server.mu.Unlock()
+		_ = c.Close()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	must(t, b.source.Cancel(ctx, b.id, "source"))
 }
 
 // TestHostileSource: each answer fails the attempt, and no byte of it counts.

@@ -88,8 +88,11 @@ func http1() *http.Protocols {
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 { // net/http reads a body before it answers, for as long as the peer sends none
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	}
 	q, err := parseQuery(r.URL.Query())
-	if err != nil || r.Method != http.MethodGet || r.URL.Path != path {
+	if err != nil || r.Method != http.MethodGet || r.URL.Path != path || r.ContentLength != 0 {
 		http.Error(w, "no such request", http.StatusBadRequest)
 		return
 	}
