@@ -102,10 +102,7 @@ func (a *Agent) auditOnce(ctx context.Context) error {
 	for _, pv := range pvs {
 		a.rememberUnchosen(pv)
 	}
-	if err := a.lookForLost(ctx, pvs); err != nil {
-		return err
-	}
-	return a.reportOrphans(ctx, orphans)
+	return cmp.Or(a.lookForLost(ctx, pvs), a.reportOrphans(ctx, orphans))
 }
 
 // notLost removes the annotations of a loss: this node and the volume are present. nodelvm-controller then reports the return on the claim.
@@ -118,13 +115,14 @@ func (a *Agent) notLost(ctx context.Context, pv *corev1.PersistentVolume) error 
 }
 
 // lookForLost finds the bound claims of this node whose volume is not on its disks. It does nothing unless every disk is
-// readable.
+// readable. A claim that takes no event, as in a namespace that is being deleted, stops no other.
 func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolume) error {
 	holdings, err := a.audit.search.Holdings(ctx)
 	if err != nil || len(holdings.Unread) > 0 {
 		return err
 	}
 	a.audit.lost = false
+	var refused error // the first
 	for key, own := range a.claims.onDisks() {
 		if slices.ContainsFunc(found, func(pv *corev1.PersistentVolume) bool { return pv.Name == own.volume }) {
 			continue
@@ -145,11 +143,9 @@ func (a *Agent) lookForLost(ctx context.Context, found []*corev1.PersistentVolum
 			continue // the volume is new, or present and unreadable
 		}
 		a.audit.lost = true
-		if err := a.reportMissing(ctx, key, own, pv, holdings.Groups[id.VG]); err != nil {
-			return err
-		}
+		refused = cmp.Or(refused, a.reportMissing(ctx, key, own, pv, holdings.Groups[id.VG]))
 	}
-	return nil
+	return refused
 }
 
 // isMissing reports whether a lookup has proved that a volume does not exist.

@@ -2,11 +2,13 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,6 +55,41 @@ func TestLossEventNamesGroup(t *testing.T) {
 	for _, e := range a.events {
 		if !strings.Contains(e.Message, "volume group vg-nvme ") {
 			t.Errorf("%s: %s", e.Reason, e.Message)
+		}
+	}
+}
+
+// TestRefusedEventStopsNoOtherLoss: a namespace that is being deleted takes no event. The other claims of the lost group get theirs, and their volumes
+// the annotation for nodelvm-controller.
+func TestRefusedEventStopsNoOtherLoss(t *testing.T) {
+	answers, claims := map[string]any{}, []*corev1.PersistentVolumeClaim{}
+	for i := range 20 {
+		name := fmt.Sprintf("data-%d", i)
+		claim, pv := kubetest.Claim(name, "local", "pvc-"+name), kubetest.VolumeOn("node-1", name)
+		claim.Annotations = map[string]string{api.AnnotationSelectedNode: "node-1"}
+		if i > 0 {
+			claim.Namespace, pv.Spec.ClaimRef.Namespace = "shop", "shop"
+		}
+		answers["GET /api/v1/persistentvolumes/"+pv.Name] = pv
+		answers["PATCH /api/v1/persistentvolumes/"+pv.Name] = pv
+		claims = append(claims, claim)
+	}
+	answers["POST /api/v1/namespaces/shop/events"] = &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}}
+	client, sent := kubetest.RecordedClient(t, answers) // ns takes no event
+	agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: snapshots{}, AuditEvery: time.Millisecond,
+		Holdings: func(context.Context) (lvm.ManagedVolumes, error) { return lvm.ManagedVolumes{}, nil }})
+	for _, claim := range claims {
+		must(t, agent.claims.Add(claim))
+	}
+	if err := agent.auditOnce(t.Context()); !apierrors.IsNotFound(err) {
+		t.Errorf("the audit returns %v", err)
+	}
+	for _, want := range []struct {
+		request string
+		times   int
+	}{{"POST /api/v1/namespaces/shop/events", 19}, {"PATCH /api/v1/persistentvolumes/", 20}} {
+		if n := len(slices.DeleteFunc(sent(), func(request string) bool { return !strings.HasPrefix(request, want.request) })); n != want.times {
+			t.Errorf("%d times %s, want %d", n, want.request, want.times)
 		}
 	}
 }

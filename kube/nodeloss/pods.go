@@ -72,8 +72,8 @@ func (r *round) pods(ctx context.Context, namespace string, wanted func(*corev1.
 	return pods, nil
 }
 
-// together returns the observation with those of the other lost volumes that its pods use, and the pods of those; wait: the first of them is due
-// then.
+// together returns the observation with those of the other lost volumes that its pods use, and the pods of those. wait: not all of them are due
+// before; a volume with a copy on another node never is.
 func (r *round) together(ctx context.Context, s observation) (found []observation, wait time.Duration, err error) {
 	found = []observation{s}
 	seen := map[string]bool{s.Pv.Name: true}
@@ -97,6 +97,9 @@ func (r *round) together(ctx context.Context, s observation) (found []observatio
 			switch step := decide(other); {
 			case step == stepDeleteClaim || step == stepDeletePods:
 				found = append(found, other)
+			case step == stepReport && other.OptIn && other.Claim != nil && other.copied().node != "":
+				return nil, reportAgain, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, fmt.Sprintf(
+					"%s. nodelvm-controller does not delete this claim while a pod needs claim %s too, whose volume was moving to another node. %s", s.Loss, other.Claim.Name, other.remedyOfMove()))
 			case step == stepMark || step == stepReport && other.OptIn && other.Claim != nil:
 				return nil, max(time.Second, releaseAt(other.Marked, other.Began, other.Grace).Sub(other.Now)), nil
 			}
