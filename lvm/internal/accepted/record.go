@@ -87,7 +87,7 @@ func (r *Record) Entries() []Entry {
 func (r *Record) all() []Entry {
 	all := r.entries
 	for _, e := range r.unsaved {
-		all = with(all, e)
+		all = beside(all, e)
 	}
 	return all
 }
@@ -119,11 +119,12 @@ func (r *Record) Admit(candidates []Candidate, unread []Entry) (verdicts []Verdi
 	defer r.mu.Unlock()
 	s := r.surroundings()
 	var news []Entry
+	copied := map[string]bool{} // PVs
 	for _, c := range candidates {
 		v := Decide(c, s)
 		verdicts = append(verdicts, v)
 		if v.Reason != "" {
-			news = append(news, Entry{c.PV, c.Device, c.Identity, v.Reason})
+			news, copied[c.PV] = append(news, Entry{c.PV, c.Device, c.Identity, v.Reason}), c.Copied
 			r.log().Info("accepted a physical volume", "device", c.Device, "pv", c.PV, "identity", c.Identity.String(), "reason", v.Reason)
 		}
 	}
@@ -131,7 +132,7 @@ func (r *Record) Admit(candidates []Candidate, unread []Entry) (verdicts []Verdi
 		news = append(news, unread...)
 	}
 	if s.First || len(news) > 0 {
-		r.add(news)
+		r.add(news, copied)
 		r.first = false // even if the file cannot be written
 	}
 	for i, c := range candidates {
@@ -178,12 +179,17 @@ func (r *Record) remember(c Candidate, v Verdict) {
 	r.refused[k] = refusal{v, since, now.Add(refusalFor), c.Listed}
 }
 
-// add writes entries to the file, and keeps them in memory if that fails: what the driver has accepted stays so.
-func (r *Record) add(news []Entry) {
+// add writes entries to the file, and keeps them in memory if that fails: what the driver has accepted stays so. Those of copied PVs are added
+// beside the others.
+func (r *Record) add(news []Entry, copied map[string]bool) {
 	if !r.ReadOnly {
 		err := r.change(func(entries []Entry) []Entry {
 			for _, e := range news {
-				entries = with(entries, e)
+				if copied[e.PV] {
+					entries = beside(entries, e)
+				} else {
+					entries = with(entries, e)
+				}
 			}
 			return entries
 		})
@@ -193,7 +199,7 @@ func (r *Record) add(news []Entry) {
 		r.warn("cannot write the record of accepted physical volumes; the driver retries when it accepts another one", err)
 	}
 	for _, e := range news {
-		r.unsaved = bounded(with(r.unsaved, e))
+		r.unsaved = bounded(beside(r.unsaved, e))
 	}
 }
 

@@ -14,6 +14,7 @@ type Candidate struct {
 	Held   string // why it is, or carries, a volume of a pod; "": it does not
 	Remote bool   // it comes over a storage network
 	Listed bool   // the metadata on an accepted PV lists its PV
+	Copied bool   // another device has its PV too: a disk and its copy
 }
 
 // Surroundings are the facts about the node that a decision needs.
@@ -78,11 +79,15 @@ func namesDevice(records []Entry, id Identity) bool {
 	return slices.ContainsFunc(records, func(e Entry) bool { return e.Same(id) })
 }
 
-// with returns the records with an entry, which replaces that of the same PV, and the one that awaits its device.
+// with returns the records with an entry, which replaces that of the same PV on any device, and the one that awaits its device.
 func with(records []Entry, e Entry) []Entry {
-	left := slices.DeleteFunc(slices.Clone(records), func(r Entry) bool {
-		return r.PV == e.PV && (e.PV != "" || r.Same(e.Identity)) || r.PV == "" && r.Same(e.Identity)
-	})
+	return beside(slices.DeleteFunc(slices.Clone(records), func(r Entry) bool { return r.PV == e.PV && e.PV != "" }), e)
+}
+
+// beside returns the records with an entry, and keeps those of the same PV on other devices: of a disk and its copy both count, so that the reading
+// finds them and the driver changes nothing in their group.
+func beside(records []Entry, e Entry) []Entry {
+	left := slices.DeleteFunc(slices.Clone(records), func(r Entry) bool { return (r.PV == e.PV || r.PV == "") && r.Same(e.Identity) })
 	return append(left, e)
 }
 

@@ -66,18 +66,26 @@ func (d *Disks) unlabeled(probes []probe, r prober) (paths []string) {
 
 // candidates returns the devices with a label that the record does not name, without the parts of other devices.
 func (d *Disks) candidates(probes []probe, component func(string) (bool, error)) (list []accepted.Candidate, of []BlockDevice) {
+	var whole []probe
+	devices := map[string]int{} // of a PV
 	for _, p := range probes {
-		if p.Standing != StandsOnDisks || p.label == nil || p.silent() || !p.unaccepted && d.Accepts(p.device, p.label.uuid) {
+		if p.Standing != StandsOnDisks || p.label == nil {
 			continue
 		}
-		if part, err := component(p.device.Name); part && err == nil {
+		if part, err := component(p.device.Name); !part || err != nil {
+			whole = append(whole, p)
+			devices[p.label.uuid]++
+		}
+	}
+	for _, p := range whole {
+		if p.silent() || !p.unaccepted && d.Accepts(p.device, p.label.uuid) {
 			continue
 		}
 		id := d.identities.of(d.positions().Sys, p.device)
 		if id == (accepted.Identity{}) {
 			continue // it was removed
 		}
-		list = append(list, accepted.Candidate{Device: p.device.Path, PV: p.label.uuid, Identity: id, Listed: isListedBy(probes, p.label.uuid)})
+		list = append(list, accepted.Candidate{Device: p.device.Path, PV: p.label.uuid, Identity: id, Listed: isListedBy(probes, p.label.uuid), Copied: devices[p.label.uuid] > 1})
 		of = append(of, p.device)
 	}
 	return list, of
