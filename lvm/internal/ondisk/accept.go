@@ -118,10 +118,11 @@ func (d *Disks) decide(candidates []accepted.Candidate, of []BlockDevice, probes
 		}
 	}
 	if first || len(ask) > 0 {
-		d.survey(ask)
+		held, err := d.positions().podVolumes(d.Accepted.KubeletDir)
+		survey(ask, held, err)
 		var unread []accepted.Entry
-		if first {
-			unread = d.unread(probes)
+		if first && err == nil {
+			unread = d.unread(probes, held)
 		}
 		d.Accepted.Admit(ask, unread)
 	}
@@ -135,12 +136,8 @@ func (d *Disks) decide(candidates []accepted.Candidate, of []BlockDevice, probes
 	return admitted, refused
 }
 
-// survey adds to the candidates what the node's kernel and kubelet show of them.
-func (d *Disks) survey(candidates []accepted.Candidate) {
-	if len(candidates) == 0 {
-		return
-	}
-	held, err := d.positions().podVolumes(d.Accepted.KubeletDir)
+// survey adds to the candidates what the node's kernel and kubelet show of them; err: they do not.
+func survey(candidates []accepted.Candidate, held podVolumes, err error) {
 	for i := range candidates {
 		c := &candidates[i]
 		if err != nil {
@@ -151,10 +148,10 @@ func (d *Disks) survey(candidates []accepted.Candidate) {
 	}
 }
 
-// unread returns entries for the disks that could not be read.
-func (d *Disks) unread(probes []probe) (entries []accepted.Entry) {
+// unread returns entries for the disks that could not be read, without the volumes of pods.
+func (d *Disks) unread(probes []probe, held podVolumes) (entries []accepted.Entry) {
 	for _, p := range probes {
-		if p.Standing != StandsOnDisks || p.label != nil || p.err == nil {
+		if p.Standing != StandsOnDisks || p.label != nil || p.err == nil || held.explain(p.device.Name) != "" {
 			continue
 		}
 		if id, known := d.identities.soon(d.positions().Sys, p.device); known && id != (accepted.Identity{}) {

@@ -239,6 +239,24 @@ func TestUnreadableForeignDisk(t *testing.T) {
 	}
 }
 
+// TestUnreadableVolumeOfAPod: a user of another driver's raw block volume damages the label on it before the driver first runs on the node, and repairs it
+// when no pod uses the volume. The record does not await it, and no reading is incomplete because of it.
+func TestUnreadableVolumeOfAPod(t *testing.T) {
+	s, r := newStack(t), recordOf(t, "ebs.csi.aws.com")
+	s.mounts()
+	s.attachForeign()
+	s.loop("loop3", loopStatus{device: s.Number("nvme2n1"), fileSystem: 5})
+	s.write("nvme2n1p1", append(make([]byte, 512), "LABELONE\x01\x00\x00\x00\x00\x00\x00\x00"...))
+	if state := s.readOf(r); len(r.Entries()) > 0 || len(state.UnreadDevices) > 0 {
+		t.Errorf("at the first use: unread %q, recorded %+v", state.UnreadDevices, r.Entries())
+	}
+	s.attach("loop3", loopStatus{})
+	s.forge("nvme2n1p1")
+	if state := s.readOf(r); len(state.Groups) > 0 || len(state.Unaccepted) != 1 {
+		t.Errorf("attached again, before its pod starts: the driver believes %+v, reported %+v", state.Groups, state.Unaccepted)
+	}
+}
+
 // TestMultipathIsAcceptedOnce: the parts of a multipath device are no candidates, and have its identity.
 func TestMultipathIsAcceptedOnce(t *testing.T) {
 	s, r := newStack(t), recordOf(t, "ebs.csi.aws.com")
