@@ -53,7 +53,7 @@ type Volume struct {
 type Claim struct {
 	identity
 	SelectedNode string                        // of a claim without a volume
-	Waiting      *corev1.PersistentVolumeClaim // the claim, if it waits for a volume of a class; nil if it is too large for csi-provisioner
+	Waiting      *corev1.PersistentVolumeClaim // the claim, if it waits for a volume of a class
 }
 
 // Capacity has the facts about a CSIStorageCapacity of this driver.
@@ -124,14 +124,14 @@ func VolumeOf(pv *corev1.PersistentVolume) *Volume {
 	return v
 }
 
-// ClaimOf returns the facts about a claim.
+// ClaimOf returns the facts about a claim: its names alone, if it is too large for csi-provisioner.
 func ClaimOf(c *corev1.PersistentVolumeClaim) *Claim {
 	kept := &Claim{identity: identityOf(c)}
-	if c.Spec.VolumeName != "" {
+	if c.Spec.VolumeName != "" || c.Size() > api.MaxObject {
 		return kept
 	}
 	kept.SelectedNode = shared(pending.NodeOfClaim(c, nil))
-	if c.Size() <= api.MaxObject && c.DeletionTimestamp == nil && kubeclient.ClassOf(c) != "" {
+	if c.DeletionTimestamp == nil && kubeclient.ClassOf(c) != "" {
 		c.ManagedFields = nil
 		kept.Waiting = c
 	}

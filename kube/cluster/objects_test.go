@@ -112,8 +112,9 @@ func TestFactsAreSmall(t *testing.T) {
 		t.Error("a claim that waits is not kept")
 	}
 	claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: large}
-	if cluster.ClaimOf(claim).Waiting != nil {
-		t.Errorf("a claim of %d bytes is kept", claim.Size())
+	claim.Annotations = map[string]string{api.AnnotationSelectedNode: large}
+	if kept := cluster.ClaimOf(claim); kept.Waiting != nil || kept.SelectedNode != "" {
+		t.Errorf("of a claim of %d bytes is kept: a selected node of %d, and %v", claim.Size(), len(kept.SelectedNode), kept.Waiting)
 	}
 	if bound := cluster.ClaimOf(kubetest.Claim("data", "late", "pvc-data")); bound.Waiting != nil || bound.SelectedNode != "" {
 		t.Errorf("of a bound claim is kept: %+v", bound)
