@@ -37,7 +37,6 @@ type Mounts interface {
 type MountedFileSystems interface {
 	FileSystems() (map[mount.DeviceNumber][]mount.FileSystem, error)
 	Failed() ([]mount.DeviceNumber, error)
-	Usage(path string) (mount.Usage, error)
 	UsageOf(f mount.FileSystem) (mount.Usage, error)
 	Trim(f mount.FileSystem, from, device lvm.Bytes) (trimmed, next lvm.Bytes, err error)
 	Sync(f mount.FileSystem) error

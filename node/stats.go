@@ -16,7 +16,7 @@ import (
 )
 
 // NodeGetVolumeStats returns the usage of a file system, or the size of a raw device (CSI spec, "NodeGetVolumeStats"). It
-// starts no process. lvm.KindNotFound: the volume does not exist, has no device, or is not at that path.
+// starts no process. lvm.KindNotFound: the volume does not exist, has no device, or is not at that path; lvm.KindBusy: its file system does not answer.
 func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	id, path, err := parseUsedVolume(req.GetVolumeId(), req.GetVolumePath(), "")
 	if err != nil {
@@ -36,15 +36,32 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	case info.Mount == nil || info.Mount.Device != device.Number:
 		return nil, lvm.Errorf(lvm.KindNotFound, "volume %s is not mounted at %s", id, path)
 	}
-	usage, err := s.mounted.Usage(path)
+	return s.statsOf(ctx, id, device.Number)
+}
+
+// statsOf returns the usage of a mounted file system. The kubelet asks again and again: calls share the read of one that does not answer.
+func (s *Server) statsOf(ctx context.Context, id lvm.ID, device mount.DeviceNumber) (*csi.NodeGetVolumeStatsResponse, error) {
+	mounted, err := s.mounted.FileSystems()
 	if err != nil {
 		return nil, err
 	}
+	f, there := report.FileSystem{}, len(mounted[device]) > 0
+	if there {
+		ctx, cancel := context.WithTimeout(ctx, usageTimeout)
+		defer cancel()
+		f, there = s.usage.start(id, mounted[device], s.mounted.UsageOf).await(ctx)
+	}
+	switch {
+	case !there:
+		return nil, lvm.Errorf(lvm.KindNotFound, "volume %s was unmounted", id)
+	case f.Error != "":
+		return nil, lvm.Errorf(lvm.KindBusy, "cannot read the usage of volume %s: %s", id, f.Error)
+	}
 	reply := &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
-		{Unit: csi.VolumeUsage_BYTES, Total: int64(usage.Total), Used: int64(usage.Used), Available: int64(usage.Available)},
+		{Unit: csi.VolumeUsage_BYTES, Total: int64(f.Size), Used: int64(f.Used), Available: int64(f.Available)},
 	}}
-	if usage.Inodes > 0 { // btrfs does not count them
-		reply.Usage = append(reply.Usage, &csi.VolumeUsage{Unit: csi.VolumeUsage_INODES, Total: usage.Inodes, Used: usage.InodesUsed, Available: usage.InodesFree})
+	if f.Inodes > 0 { // btrfs does not count them
+		reply.Usage = append(reply.Usage, &csi.VolumeUsage{Unit: csi.VolumeUsage_INODES, Total: f.Inodes, Used: f.InodesUsed, Available: f.InodesFree})
 	}
 	return reply, nil
 }

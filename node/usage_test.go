@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/node/mount"
 	"github.com/nodelvm/nodelvm/report"
@@ -42,7 +44,7 @@ func TestFileSystems(t *testing.T) {
 				if m.Path == "/staging" {
 					return mount.Usage{}, fs.ErrNotExist
 				}
-				return f.Usage(m.Path)
+				return fullUsage, nil
 			}
 		}, &full},
 		"unreadable": {func(f *fake) {
@@ -74,16 +76,19 @@ func TestFileSystemThatDoesNotAnswer(t *testing.T) {
 		f := newFake()
 		f.mounts["/staging"] = fsMount(ourDevice, false)
 		answer, reads := make(chan struct{}), atomic.Int32{}
-		f.usage = func(m mount.FileSystem) (mount.Usage, error) {
+		f.usage = func(mount.FileSystem) (mount.Usage, error) {
 			reads.Add(1)
 			<-answer
-			return f.Usage(m.Path)
+			return fullUsage, nil
 		}
 		s := f.server()
 		for range 3 {
 			got, err := s.FileSystems(t.Context())
 			if entry := got[testID]; err != nil || !strings.Contains(entry.Error, "has not answered since") || entry.Size != 0 {
 				t.Errorf("got %+v, %v", got, err)
+			}
+			if stats, err := s.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: testID.String(), VolumePath: "/staging"}); lvm.KindOf(err) != lvm.KindBusy {
+				t.Errorf("the kubelet gets %v, %v", stats, err)
 			}
 		}
 		if n := reads.Load(); n != 1 {

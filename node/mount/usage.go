@@ -16,15 +16,6 @@ type Usage struct {
 	Inodes, InodesUsed, InodesFree int64
 }
 
-// Usage returns the usage of the file system that is mounted at a path.
-func (Machine) Usage(path string) (Usage, error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(path, &s); err != nil {
-		return Usage{}, fmt.Errorf("cannot read the usage of the file system at %s: %w", path, err)
-	}
-	return usageOf(s), nil
-}
-
 // UsageOf returns the usage of a mounted file system. fs.ErrNotExist: its path shows another one now. It compares the mount's ID: after an
 // unmount, or below another mount, the path shows another file system.
 func (Machine) UsageOf(m FileSystem) (Usage, error) {
