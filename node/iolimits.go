@@ -17,38 +17,46 @@ import (
 type ioLimits struct {
 	*iolimit.Limiter
 	mu       sync.Mutex
-	problems map[lvm.ID]string // why the limits of a volume are not set
-	free     map[lvm.ID]string // the UUIDs of volumes without limits, so that NodePublishVolume need not read their records
-	changes  int               // of records, which a reading that began earlier may lack
+	problems map[lvm.ID]string   // why the limits of a volume are not set
+	known    map[lvm.ID]recorded // so that NodePublishVolume need not read the records
+	changes  int                 // of records, which a reading that began earlier may lack
 }
 
-// isFree reports whether a volume certainly has no limits.
-func (l *ioLimits) isFree(id lvm.ID, uuid string) bool {
+// recorded are the limits in the record of a volume, perhaps none.
+type recorded struct {
+	uuid  string // of the volume: another one can get its handle
+	rates lvm.Rates
+}
+
+// knownOf returns the limits of a volume, if its record cannot have changed since it was read.
+func (l *ioLimits) knownOf(id lvm.ID, uuid string) (_ lvm.Rates, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return uuid != "" && l.free[id] == uuid
+	of, known := l.known[id]
+	return of.rates, known && uuid != "" && of.uuid == uuid
 }
 
-// changed notes that the record of a volume may have changed.
-func (l *ioLimits) changed(id lvm.ID) {
+// changed notes that the record of a volume may have changed. It returns the number of changes.
+func (l *ioLimits) changed(id lvm.ID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changes++
-	delete(l.free, id)
+	delete(l.known, id)
+	return l.changes
 }
 
-// noteFree notes the volumes without limits, of all of the node, unless a record has changed since.
-func (l *ioLimits) noteFree(since int, all []lvm.Volume) {
-	free := map[lvm.ID]string{}
-	for _, v := range all {
-		if v.Rates() == (lvm.Rates{}) {
-			free[v.ID] = v.UUID
-		}
-	}
+// note remembers the limits of volumes, from a reading that began when there had been so many changes; all: the node has no others.
+func (l *ioLimits) note(since int, all bool, volumes ...lvm.Volume) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.changes == since {
-		l.free = free
+	if l.changes != since {
+		return
+	}
+	if all || l.known == nil {
+		l.known = make(map[lvm.ID]recorded, len(volumes))
+	}
+	for _, v := range volumes {
+		l.known[v.ID] = recorded{v.UUID, v.Rates()}
 	}
 }
 
@@ -58,6 +66,13 @@ func (l *ioLimits) changesNow() int {
 	return l.changes
 }
 
+// ReadLimits begins a reading of a volume's record. The function that it returns remembers the limits that were read, unless a record has changed
+// meanwhile.
+func (s *Server) ReadLimits() func(lvm.Volume) {
+	since := s.limits.changesNow()
+	return func(v lvm.Volume) { s.limits.note(since, false, v) }
+}
+
 // cgroupPatience is how long NodePublishVolume waits for the pod's cgroup. Then the kubelet repeats the call.
 const cgroupPatience = 3 * time.Second
 
@@ -65,21 +80,36 @@ const cgroupPatience = 3 * time.Second
 // pod has no cgroup yet. A pod starts without limits, and the volume has a condition, if this node cannot set them or the volume's record
 // cannot be read.
 func (s *Server) limitPod(ctx context.Context, r publishRequest, device mount.DeviceNumber) error {
-	pod := iolimit.PodOf(r.target)
-	if s.limits.Limiter == nil || pod == "" || s.limits.isFree(r.id, r.uuid) {
+	if s.limits.Limiter == nil {
 		return nil
 	}
-	v, err := s.devices.Lookup(ctx, r.id)
-	if err != nil || v.Rates() == (lvm.Rates{}) {
-		return nil //nolint:nilerr // a pod starts although its volume's group cannot be read; CheckLimits sets its limits later
+	rates, known := s.limits.knownOf(r.id, r.uuid)
+	if !known {
+		note := s.ReadLimits()
+		v, err := s.devices.Lookup(ctx, r.id)
+		if err != nil {
+			return nil //nolint:nilerr // a pod starts although its volume's group cannot be read; CheckLimits sets its limits later
+		}
+		note(v)
+		rates = v.Rates()
 	}
-	if err = s.limits.Wait(ctx, pod, cgroupPatience); err == nil {
-		err = s.limits.Set(pod, uint64(device), v.Rates())
+	if rates == (lvm.Rates{}) {
+		return nil
+	}
+	pod := iolimit.PodOf(r.target)
+	if pod == "" {
+		return nil
+	}
+	err := s.limits.Set(pod, uint64(device), rates)
+	if lvm.KindOf(err) == lvm.KindNotFound {
+		if err = s.limits.Wait(ctx, pod, cgroupPatience); err == nil {
+			err = s.limits.Set(pod, uint64(device), rates)
+		}
 	}
 	if kind := lvm.KindOf(err); kind == lvm.KindBusy || kind == lvm.KindNotFound {
 		return lvm.Errorf(lvm.KindBusy, "%w", err)
 	}
-	s.noteLimits(ctx, v.ID, err)
+	s.noteLimits(ctx, r.id, err)
 	return nil
 }
 
@@ -114,7 +144,7 @@ func (s *Server) ApplyLimits(ctx context.Context, id lvm.ID) error {
 	if s.limits.Limiter == nil {
 		return s.CanLimit()
 	}
-	s.limits.changed(id)
+	changes := s.limits.changed(id)
 	release, err := s.locks.lock(id.String()) // a pod that ends meanwhile would keep its limits
 	if err != nil {
 		return err
@@ -124,6 +154,7 @@ func (s *Server) ApplyLimits(ctx context.Context, id lvm.ID) error {
 	if err != nil {
 		return err
 	}
+	s.limits.note(changes, false, v)
 	err = s.applyLimits(ctx, v)
 	s.noteLimits(ctx, id, err)
 	return err
@@ -144,8 +175,12 @@ func (s *Server) applyLimits(ctx context.Context, v lvm.Volume) error {
 	if err != nil {
 		return err
 	}
+	pods := podsAt(mounts)
+	if rates == (lvm.Rates{}) {
+		pods = append(pods, s.limits.Limited(uint64(number))...) // NodePublishVolume may have failed for one after it set the limits
+	}
 	var errs []error
-	for _, pod := range podsAt(mounts) {
+	for _, pod := range pods {
 		if err := s.limits.Set(pod, uint64(number), rates); lvm.KindOf(err) != lvm.KindNotFound { // NodePublishVolume waits for a cgroup
 			errs = append(errs, err)
 		}
@@ -179,7 +214,7 @@ func (s *Server) CheckLimits(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.limits.noteFree(changes, volumes)
+	s.limits.note(changes, true, volumes...)
 	now := map[string]map[uint64]lvm.Rates{} // the limits by pod and device
 	var errs []error
 	for _, v := range volumes {

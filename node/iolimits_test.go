@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -145,6 +146,7 @@ func TestPodWithoutCgroup(t *testing.T) {
 	})
 	n.fake.expect(t)
 	n.fake.volume.Limits = lvm.Limits{}
+	must(t, n.ApplyLimits(t.Context(), testID))
 	must(t, n.publishAt(pathOf(podOne)))
 }
 
@@ -350,9 +352,8 @@ func TestLiftedDuringExpansion(t *testing.T) {
 	n.expectLimits(cgroupOne, limits)
 }
 
-// TestPublishWithoutClass: NodePublishVolume of a volume that has no limits reads no record and no cgroup, from the first check on, until the record
-// may have changed.
-func TestPublishWithoutClass(t *testing.T) {
+// TestPublishReadsNoRecord: NodePublishVolume reads no record from the first check or publication on, until the record may have changed.
+func TestPublishReadsNoRecord(t *testing.T) {
 	n := newLimitedNode(t)
 	publish := func(want int, limits ...string) {
 		t.Helper()
@@ -364,12 +365,13 @@ func TestPublishWithoutClass(t *testing.T) {
 		n.expectLimits(cgroupOne, limits...)
 		must(t, n.unpublishAt(pathOf(podOne)))
 	}
-	must(t, n.publishAt(pathOf(podOne))) // io.max exists from the first limit on
-	must(t, n.unpublishAt(pathOf(podOne)))
+	publish(1, limitsOfDevice) // a driver that has just started does not know yet
+	publish(0, limitsOfDevice)
+	n.restart()
 	n.fake.volume.Limits = lvm.Limits{}
-	publish(1) // a driver that has just started does not know yet
 	must(t, n.CheckLimits(t.Context()))
 	publish(0)
+
 	n.fake.volume.Limits = limited
 	release, err := n.locks.lockShared(testID.String()) // a pod starts while the record changes
 	must(t, err)
@@ -377,14 +379,79 @@ func TestPublishWithoutClass(t *testing.T) {
 		t.Errorf("kind %d: %v", lvm.KindOf(err), err)
 	}
 	release()
+	n.limits.note(n.limits.changesNow()-1, false, lvm.Volume{ID: testID, UUID: "uuid"}) // a reading from before the change
+	n.limits.note(n.limits.changesNow()-1, true, lvm.Volume{ID: testID, UUID: "uuid"})
 	publish(1, limitsOfDevice)
-	n.limits.noteFree(n.limits.changesNow()-1, []lvm.Volume{{ID: testID, UUID: "uuid"}}) // a reading from before the change
-	publish(1, limitsOfDevice)
+	n.fake.volume.Limits = lvm.Limits{}
+	must(t, n.ApplyLimits(t.Context(), testID))
+	publish(0)
+	note := n.ReadLimits()
+	must(t, n.ApplyLimits(t.Context(), testID))
+	note(lvm.Volume{ID: testID, UUID: "uuid", Limits: limited}) // the volume was created before the change
+	publish(0)
+	n.ReadLimits()(lvm.Volume{ID: testID, UUID: "another", Limits: limited}) // an earlier volume with the same handle
+	publish(1)
 	must(t, n.CheckLimits(t.Context()))
-	publish(1, limitsOfDevice)
-	if n.limits.noteFree(n.limits.changesNow(), []lvm.Volume{{ID: testID, UUID: "another"}}); n.limits.isFree(testID, "uuid") {
-		t.Error("a volume is taken for another one with its handle")
+	if n.limits.note(n.limits.changesNow(), true); len(n.limits.known) > 0 {
+		t.Errorf("the limits of volumes that do not exist any more are remembered: %v", n.limits.known)
 	}
+}
+
+// TestPublishWithoutClass: NodePublishVolume of a volume without limits does what it does in a driver that limits nothing, to the number of
+// allocations: each file that it reads or checks would be one more.
+func TestPublishWithoutClass(t *testing.T) {
+	n := newLimitedNode(t)
+	n.fake.volume.Limits = lvm.Limits{}
+	must(t, n.CheckLimits(t.Context()))
+	allocations := func(s *Server) float64 {
+		must(t, errors.Join((&limitedNode{s, t, n.fake, n.tree}).publishAt(pathOf(podOne))))
+		r := request(target(pathOf(podOne)))
+		return testing.AllocsPerRun(100, func() {
+			if _, err := s.NodePublishVolume(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	n.fake.lookups = 0
+	without, with := allocations(n.fake.server()), allocations(n.Server)
+	if with != without || n.fake.lookups > 0 {
+		t.Errorf("%.0f allocations and %d readings of the record, and %.0f allocations in a driver without limits", with, n.fake.lookups, without)
+	}
+	n.fake.volume.Limits = limited
+	must(t, n.ApplyLimits(t.Context(), testID))
+	if limits := allocations(n.Server); limits <= with {
+		t.Errorf("with limits %.0f allocations, without %.0f: they do not show the files that are read", limits, with)
+	}
+}
+
+// TestLimitsOfPublicationThatFailed: a publication that is refused sets no limits. Those that one has set before it failed are removed with the
+// class, so that the next one finds none.
+func TestLimitsOfPublicationThatFailed(t *testing.T) {
+	n := newLimitedNode(t)
+	n.fake.kinds[pathOf(podOne)] = mount.PathNonEmptyDir
+	if err := n.publishAt(pathOf(podOne)); lvm.KindOf(err) != lvm.KindConflict {
+		t.Errorf("kind %d: %v", lvm.KindOf(err), err)
+	}
+	if writes := n.tree.Writes(); len(writes) > 0 {
+		t.Errorf("writes %q", writes)
+	}
+	delete(n.fake.kinds, pathOf(podOne))
+	n.fake.fail = "bind"
+	if err := n.publishAt(pathOf(podOne)); err == nil {
+		t.Error("a publication that fails has no error")
+	}
+	n.expectLimits(cgroupOne, limitsOfDevice)
+	n.fake.fail, n.fake.volume.Limits = "", lvm.Limits{}
+	must(t, n.ApplyLimits(t.Context(), testID))
+	must(t, n.publishAt(pathOf(podOne)))
+	n.expectLimits(cgroupOne)
+
+	must(t, n.tree.Write(filepath.Join(n.tree.Dir, cgroupTwo, "io.max"), limitsOfDevice)) // a driver that was killed has forgotten that one
+	n.restart()
+	must(t, n.CheckLimits(t.Context()))
+	must(t, n.publishAt(pathOf(podTwo)))
+	must(t, n.CheckLimits(t.Context()))
+	n.expectLimits(cgroupTwo)
 }
 
 // TestLiftedDuringGroupSnapshot: the limits are lifted before the data is written, whatever the file system, and until the last of two

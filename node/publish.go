@@ -85,9 +85,6 @@ func (s *Server) publish(ctx context.Context, r publishRequest, device string) e
 		return err
 	}
 	defer release()
-	if err := s.limitPod(ctx, r, block.Number); err != nil {
-		return err
-	}
 	target, err := s.mounts.Inspect(r.target)
 	if err != nil {
 		return err
@@ -103,7 +100,11 @@ func (s *Server) publish(ctx context.Context, r publishRequest, device string) e
 	if err != nil {
 		return err
 	}
-	if published, err := planPublish(r, target, staged, mounts, block.Number); err != nil || published {
+	published, err := planPublish(r, target, staged, mounts, block.Number)
+	if err == nil {
+		err = s.limitPod(ctx, r, block.Number)
+	}
+	if err != nil || published {
 		return err
 	}
 	if r.block {

@@ -30,18 +30,18 @@ func (d *driver) limited(host *host.Host, mounts *node.Server) *limitedVolumes {
 	if d.o.ioLimits == "" {
 		return nil
 	}
-	return &limitedVolumes{host, mounts.CanLimit, mounts.ApplyLimits, d.log}
+	return &limitedVolumes{host, mounts.CanLimit, mounts.ApplyLimits, mounts.ReadLimits, d.log}
 }
 
 // checkLimits applies the limits of all volumes where they are not set, at the start and then on a timer, until ctx ends.
-func (d *driver) checkLimits(ctx context.Context, parts *errgroup.Group, mounts *node.Server) {
+func (d *driver) checkLimits(ctx context.Context, parts *errgroup.Group, check func(context.Context) error) {
 	if d.o.ioLimits == "" {
 		return
 	}
 	parts.Go(func() error {
 		last := ""
 		for ctx.Err() == nil {
-			if err := mounts.CheckLimits(ctx); err == nil {
+			if err := check(ctx); err == nil {
 				last = ""
 			} else if text := err.Error(); text != last && ctx.Err() == nil {
 				d.log.WarnContext(ctx, "cannot set I/O limits of volumes; the driver retries", "error", err)
@@ -61,7 +61,18 @@ type limitedVolumes struct {
 	*host.Host
 	can   func() error                        // node.Server.CanLimit
 	apply func(context.Context, lvm.ID) error // node.Server.ApplyLimits
+	read  func() func(lvm.Volume)             // node.Server.ReadLimits
 	log   *slog.Logger
+}
+
+// CreateWithPeers remembers the limits of a new volume: its pod starts at once, and need not wait for a reading of its record.
+func (l limitedVolumes) CreateWithPeers(ctx context.Context, spec lvm.Spec, peers []lvm.Spec) (lvm.Volume, error) {
+	note := l.read()
+	v, err := l.Host.CreateWithPeers(ctx, spec, peers)
+	if err == nil {
+		note(v)
+	}
+	return v, err
 }
 
 // SetLimits returns lvm.KindInvalid if this node cannot apply the limits: the change is infeasible here, until an admin changes the node.

@@ -4,7 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
@@ -17,11 +23,14 @@ func TestLimitsAreApplied(t *testing.T) {
 	v, err := host.Create(t.Context(), lvm.Spec{Name: "pvc-1", Required: lvm.GiB, Class: lvm.Class{Group: "vg"}})
 	must(t, err)
 	var applied []lvm.Rates
+	var noted []lvm.Volume
 	var fails, cannot error
 	volumes := limitedVolumes{host, func() error { return cannot }, func(ctx context.Context, id lvm.ID) error {
 		now, err := host.Lookup(ctx, id)
 		applied = append(applied, now.Rates())
 		return errors.Join(err, fails)
+	}, func() func(lvm.Volume) {
+		return func(v lvm.Volume) { noted = append(noted, v) }
 	}, slog.New(slog.DiscardHandler)}
 	expect := func(what string, err error, kind lvm.Kind, want ...lvm.Rates) {
 		t.Helper()
@@ -59,4 +68,38 @@ func TestLimitsAreApplied(t *testing.T) {
 	expect("a busy volume", err, lvm.KindBusy, lvm.Rates{})
 	_, err = volumes.SetLimits(t.Context(), lvm.ID{VG: v.ID.VG, LV: "none"}, "", lvm.Limits{})
 	expect("no volume", err, lvm.KindNotFound)
+	limits := lvm.Limits{PerGiB: lvm.Rates{ReadIOPS: 50}}
+	made, err := volumes.CreateWithPeers(t.Context(), lvm.Spec{Name: "pvc-2", Required: lvm.GiB, Class: lvm.Class{Group: "vg"}, Limits: limits}, nil)
+	must(t, err)
+	_, err = volumes.CreateWithPeers(t.Context(), lvm.Spec{Name: "pvc-3", Required: lvm.TiB, Class: lvm.Class{Group: "vg"}, Limits: limits}, nil)
+	expect("no capacity", err, lvm.KindInsufficientCapacity)
+	if len(noted) != 1 || noted[0].UUID != made.UUID || noted[0].ID != made.ID || made.UUID == "" || noted[0].Rates() != (lvm.Rates{ReadIOPS: 50}) {
+		t.Errorf("of a new volume it is remembered %+v", noted)
+	}
+}
+
+// TestLimitsAreChecked: the driver checks all limits at its start and every 30 seconds, as docs/howto/io-limits.md says, and repeats no warning.
+func TestLimitsAreChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var checks []time.Duration
+		var log strings.Builder
+		d := &driver{o: &options{ioLimits: "/sys/fs/cgroup"}, log: slog.New(slog.NewTextHandler(&log, nil))}
+		ctx, stop := context.WithCancel(t.Context())
+		parts, ctx := errgroup.WithContext(ctx)
+		d.checkLimits(ctx, parts, func(context.Context) error {
+			checks = append(checks, time.Since(begin))
+			return []error{errors.New("no controller io"), errors.New("no controller io"), nil, errors.New("no controller io")}[len(checks)-1]
+		})
+		time.Sleep(95 * time.Second)
+		stop()
+		must(t, parts.Wait())
+		if want := []time.Duration{0, 30 * time.Second, time.Minute, 90 * time.Second}; !slices.Equal(checks, want) {
+			t.Errorf("checks after %v, want %v", checks, want)
+		}
+		if n := strings.Count(log.String(), "no controller io"); n != 2 {
+			t.Errorf("%d warnings:\n%s", n, log.String())
+		}
+		(&driver{o: &options{}}).checkLimits(t.Context(), nil, nil) // without limits there is nothing to check
+	})
 }

@@ -167,7 +167,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 		d.act(ctx, parts, agent)
 		care.start(ctx, parts)
 		record.start(ctx, parts)
-		d.checkLimits(ctx, parts, mounts)
+		d.checkLimits(ctx, parts, mounts.CheckLimits)
 		if d.o.groupSnapshots && client != nil {
 			d.takeGroupSnapshots(ctx, parts, client, agent, host, mounts)
 		}

@@ -177,12 +177,8 @@ func (c *cgroups) explain(dir string, err error) error {
 	return lvm.Errorf(lvm.KindConflict, "the cgroup %s of this node cannot pass on the io controller, which I/O limits need: %w", c.name(dir), err)
 }
 
-// limitsOf returns the limits in the cgroup of a pod, by device. lvm.KindNotFound: it has no cgroup.
-func (c *cgroups) limitsOf(pod string) (map[uint64]lvm.Rates, error) {
-	dir, err := c.dirOf(pod)
-	if err != nil {
-		return nil, err
-	}
+// limitsIn returns the limits in a cgroup, by device.
+func (c *cgroups) limitsIn(dir string) (map[uint64]lvm.Rates, error) {
 	text, err := os.ReadFile(filepath.Join(dir, ioMax))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // without the io controller nothing is limited
@@ -193,14 +189,10 @@ func (c *cgroups) limitsOf(pod string) (map[uint64]lvm.Rates, error) {
 	return parseMax(string(text)), nil
 }
 
-// set writes the limits of a device to the cgroup of a pod.
-func (c *cgroups) set(pod string, device uint64, r lvm.Rates) error {
-	dir, err := c.dirOf(pod)
-	if err != nil {
-		return err
-	}
+// set writes the limits of a device to a cgroup.
+func (c *cgroups) set(dir string, device uint64, r lvm.Rates) error {
 	write := func() error { return c.Write(filepath.Join(dir, ioMax), line(device, r)) }
-	err = write()
+	err := write()
 	if errors.Is(err, fs.ErrNotExist) && (r != lvm.Rates{}) {
 		if err := c.enable(filepath.Dir(dir)); err != nil {
 			return err

@@ -40,7 +40,13 @@ func New(c Config) *Limiter {
 func (l *Limiter) Check() error { return l.cgroups.check() }
 
 // LimitsOf returns the limits in the cgroup of a pod, by device. lvm.KindNotFound: it has no cgroup.
-func (l *Limiter) LimitsOf(pod string) (map[uint64]lvm.Rates, error) { return l.cgroups.limitsOf(pod) }
+func (l *Limiter) LimitsOf(pod string) (map[uint64]lvm.Rates, error) {
+	dir, err := l.cgroups.dirOf(pod)
+	if err != nil {
+		return nil, err
+	}
+	return l.cgroups.limitsIn(dir)
+}
 
 // Set limits a pod's I/O on a device; without rates it removes the limits. It writes nothing if they are set already, or while the device
 // is lifted. lvm.KindNotFound: the pod has no cgroup, or the device is gone; lvm.KindBusy: the kernel does not answer; lvm.KindConflict:
@@ -56,15 +62,27 @@ func (l *Limiter) Set(pod string, number uint64, r lvm.Rates) error {
 }
 
 func (l *Limiter) set(d *device, pod string, number uint64, r lvm.Rates) error {
-	now, err := l.cgroups.limitsOf(pod)
+	dir, err := l.cgroups.dirOf(pod)
+	var now map[uint64]lvm.Rates
+	if err == nil {
+		now, err = l.cgroups.limitsIn(dir)
+	}
 	if err == nil && now[number] != r {
-		err = d.wait(number, func() error { return l.cgroups.set(pod, number, r) })
+		err = d.wait(number, func() error { return l.cgroups.set(dir, number, r) })
 	}
 	d.pods = slices.DeleteFunc(d.pods, func(p string) bool { return p == pod })
 	if none := (r == lvm.Rates{}); err == nil && !none || none && lvm.KindOf(err) == lvm.KindBusy {
 		d.pods = append(d.pods, pod)
 	}
 	return err
+}
+
+// Limited returns the pods in whose cgroups this process has set or found a limit of a device.
+func (l *Limiter) Limited(number uint64) []string {
+	d := l.of(number)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.pods)
 }
 
 // Wait waits until a pod has a cgroup, for at most patience: the kubelet can mount a volume before it makes the cgroup, which it makes
