@@ -17,6 +17,8 @@ func (l *Lab) ControlPlaneError() error {
 	if err != nil || !st.ControlPlane {
 		return err
 	}
+	l.restarting.RLock()
+	defer l.restarting.RUnlock()
 	for _, name := range controlPlaneNames {
 		if !l.alive(name) {
 			return l.logged(name, fmt.Errorf("%s has ended, and no request to this cluster is answered:\n%s", name, l.endOfLog(name)))

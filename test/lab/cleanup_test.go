@@ -85,6 +85,7 @@ func TestNodeLifecycleLeavesNothing(t *testing.T) {
 	t.Run("out of memory", func(t *testing.T) { testOutOfMemory(ctx, t, l) })
 	t.Run("kernel panic", func(t *testing.T) { testPanic(ctx, t, l) })
 	t.Run("power cut", func(t *testing.T) { testPowerCut(ctx, t, l) })
+	t.Run("replaced", func(t *testing.T) { testReplace(ctx, t, l) })
 	must(t, l.Down(ctx))
 	if left := leftovers(t, l); len(left) > 0 {
 		t.Errorf("left after Down:\n%s", strings.Join(left, "\n"))
@@ -189,6 +190,18 @@ func testPowerCut(ctx context.Context, t *testing.T, l *Lab) {
 		t.Error("a running node can be booted again")
 	}
 	if err := l.run(ctx, "node-1", "sh", "-c", "vgs vg-test && grep kept /root/kept && ! [ -e /run/lost ]"); err != nil {
+		t.Error(err)
+	}
+}
+
+// testReplace: a machine that takes a node's place has blank disks, and no file of the former one.
+func testReplace(ctx context.Context, t *testing.T, l *Lab) {
+	if err := l.Replace(ctx, "node-1"); err == nil {
+		t.Error("a running node can be replaced")
+	}
+	must(t, l.PowerCut("node-1"))
+	must(t, l.Replace(ctx, "node-1"))
+	if err := l.run(ctx, "node-1", "sh", "-c", "! vgs vg-test && ! [ -e /root/kept ] && cmp -n 64M /dev/ubdb /dev/zero"); err != nil {
 		t.Error(err)
 	}
 }

@@ -90,6 +90,28 @@ func (l *Lab) startControlPlane(bin binaries, names ...string) error {
 	return nil
 }
 
+// RestartAPIServer kills the API server, starts it again and waits until it is ready. For WhileHealthy of this process it has not ended.
+func (l *Lab) RestartAPIServer(ctx context.Context) error {
+	st, err := l.clusterState()
+	if err != nil {
+		return err
+	}
+	if err := l.replaceProcess(st.Binaries, "kube-apiserver"); err != nil {
+		return err
+	}
+	return l.waitAPI(ctx)
+}
+
+// replaceProcess kills a process of the control plane, and starts it again.
+func (l *Lab) replaceProcess(bin binaries, name string) error {
+	l.restarting.Lock()
+	defer l.restarting.Unlock()
+	if err := l.killDaemon(name, time.Second); err != nil {
+		return err
+	}
+	return l.startControlPlane(bin, name)
+}
+
 // pollTimeout limits one request while the cluster starts: an API server without its etcd does not answer for a minute.
 const pollTimeout = 5 * time.Second
 

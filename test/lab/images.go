@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/nodelvm/nodelvm/deploy/image"
@@ -249,9 +250,9 @@ func (l *Lab) debianBase(ctx context.Context, pkg string, exclude ...string) (st
 	return filepath.Join(dir, "base.tar"), err
 }
 
-// ImportImage imports the docker-archive at the path tar into containerd of every running node, under the archive's image name.
-// Pods can use it at once.
-func (l *Lab) ImportImage(ctx context.Context, tar string) error {
+// ImportImage imports the docker-archive at the path tar into containerd of these nodes, or without names of every running node, under the archive's
+// image name. Pods can use it at once.
+func (l *Lab) ImportImage(ctx context.Context, tar string, names ...string) error {
 	tar, err := filepath.Abs(tar)
 	if err != nil {
 		return err
@@ -264,7 +265,7 @@ func (l *Lab) ImportImage(ctx context.Context, tar string) error {
 		return err
 	}
 	return each(nodes, func(int, int, string) {}, func(n node) (string, error) {
-		if !l.alive(n.name()) {
+		if len(names) == 0 && !l.alive(n.name()) || len(names) > 0 && !slices.Contains(names, n.name()) {
 			return n.name(), nil
 		}
 		return n.name(), l.run(ctx, n.name(), "sh", "-c", importScript, "import", filepath.Dir(tar), filepath.Base(tar))

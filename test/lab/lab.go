@@ -34,6 +34,8 @@ type Lab struct {
 
 	mu          sync.Mutex
 	connections map[string]*ssh.Client // by node; guarded by mu
+
+	restarting sync.RWMutex // held for writing while a process of the control plane is replaced
 }
 
 // UpOptions say what Up starts.

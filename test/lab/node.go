@@ -286,6 +286,25 @@ func (l *Lab) Boot(ctx context.Context, name string) error {
 	return l.boot(ctx, l.machineOf(n, st))
 }
 
+// Replace boots a new machine under a node's name after PowerCut: its disks are blank, and nothing of the former one's is left.
+func (l *Lab) Replace(ctx context.Context, name string) error {
+	n, err := l.node(name)
+	if err != nil {
+		return err
+	}
+	if l.alive(name) {
+		return fmt.Errorf("%s runs: cut its power before another machine takes its place", name)
+	}
+	st, err := l.loadState()
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(l.nodeDir(n)); err != nil {
+		return err
+	}
+	return l.firstBoot(ctx, l.machineOf(n, st))
+}
+
 // node returns a node of the running lab by name.
 func (l *Lab) node(name string) (node, error) {
 	nodes, err := l.nodes()
