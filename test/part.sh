@@ -237,7 +237,7 @@ long() {
 	go_test test health standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestVolumeHealth$' ./e2e || bad=1
 	NODELVM_TEST_HOSTILE=${NODELVM_TEST_HOSTILE:-1h} go_test test hostile standard-verbose -tags e2e -count=1 -timeout 4h -run '^TestHostileClient$' ./e2e || bad=1
 	go_test test karpenter standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestKarpenter$' ./apiserver || bad=1
-	helm && go_test test docs standard-verbose -tags e2e -count=1 -timeout 4h -run '^TestIOLimits$|^TestUserNamespaces$|^TestGroupSnapshots$|^TestMoves$|^TestRestoreElsewhere$|^TestVelero$|^TestDocsLong$' ./e2e || bad=1
+	helm && go_test test docs standard-verbose -tags e2e -count=1 -timeout 4h -run '^TestIOLimits$|^TestUserNamespaces$|^TestGroupSnapshots$|^TestMoves$|^TestDrainNode$|^TestRestoreElsewhere$|^TestVelero$|^TestDocsLong$' ./e2e || bad=1
 	return $bad
 }
 

@@ -109,6 +109,10 @@ func TestUserNamespaces(t *testing.T) { play(t, userns.Scenarios()) }
 // TestMoves moves a database's volumes to another node under load, and back.
 func TestMoves(t *testing.T) { play(t, moves.Scenarios()) }
 
+// TestDrainNode drains a node with ten volumes of all kinds, replaces it by an empty one, and moves the volumes back. It needs volume groups
+// without volumes.
+func TestDrainNode(t *testing.T) { play(t, moves.Drains()) }
+
 // TestRestoreElsewhere restores a snapshot on three nodes, and kills the drivers meanwhile.
 func TestRestoreElsewhere(t *testing.T) { play(t, moves.Restores()) }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -76,14 +75,8 @@ func (m *database) start(ctx context.Context, env *scenario.Environment) error {
 // areOn fails unless the volumes are on a node, bound, and as before a move.
 func areOn(ctx context.Context, env *scenario.Environment, node string) error {
 	for claim, size := range claims {
-		bound, err := env.BoundTo(ctx, claim)
-		if err != nil {
+		if err := isOn(ctx, env, claim, node); err != nil {
 			return err
-		}
-		v := bound.Volume
-		if bound.Node != node || v.Status.Phase != corev1.VolumeBound || v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete ||
-			v.Annotations[api.AnnotationMoveRecord] != "" || len(v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions) != 1 {
-			return fmt.Errorf("the PersistentVolume of %s is on %s: %+v", claim, bound.Node, v)
 		}
 		if err := env.CheckSizes(ctx, claim, size); err != nil {
 			return err
@@ -107,19 +100,24 @@ func request(ctx context.Context, env *scenario.Environment, key, node string) e
 	return nil
 }
 
-// reach waits until the status of the claims has a phase and says some words.
-func reach(ctx context.Context, env *scenario.Environment, phase, words string) error {
+// reach waits until the status of a claim has a phase and says some words.
+func reach(ctx context.Context, env *scenario.Environment, claim, phase, words string) error {
+	return cluster.Eventually(ctx, func() error {
+		c, err := env.Claim(ctx, claim)
+		if err != nil {
+			return err
+		}
+		if s, _ := api.MoveStatusOf(c.Annotations); s.Phase != phase || !strings.Contains(s.Message, words) {
+			return fmt.Errorf("claim %s is %+v, not %s (%q)%s", claim, s, phase, words, env.LastEvents(ctx, claim))
+		}
+		return nil
+	})
+}
+
+// allReach is reach for all claims.
+func allReach(ctx context.Context, env *scenario.Environment, phase, words string) error {
 	for claim := range claims {
-		if err := cluster.Eventually(ctx, func() error {
-			c, err := env.Claim(ctx, claim)
-			if err != nil {
-				return err
-			}
-			if s, _ := api.MoveStatusOf(c.Annotations); s.Phase != phase || !strings.Contains(s.Message, words) {
-				return fmt.Errorf("claim %s is %+v, not %s (%q)%s", claim, s, phase, words, env.LastEvents(ctx, claim))
-			}
-			return nil
-		}); err != nil {
+		if err := reach(ctx, env, claim, phase, words); err != nil {
 			return err
 		}
 	}
@@ -134,13 +132,13 @@ func (m *database) cancelled(ctx context.Context, env *scenario.Environment) err
 	if err := request(ctx, env, api.AnnotationMoveTo, there); err != nil {
 		return err
 	}
-	if err := reach(ctx, env, api.MoveStopping, "pod "+pod+" still uses the volume"); err != nil {
+	if err := allReach(ctx, env, api.MoveStopping, "pod "+pod+" still uses the volume"); err != nil {
 		return err
 	}
 	if err := request(ctx, env, api.AnnotationMoveTo, none); err != nil {
 		return err
 	}
-	if err := reach(ctx, env, api.MoveCancelled, "the volume stays on node "+here); err != nil {
+	if err := allReach(ctx, env, api.MoveCancelled, "the volume stays on node "+here); err != nil {
 		return err
 	}
 	if err := cluster.Eventually(ctx, func() error { return areOn(ctx, env, here) }); err != nil {
@@ -163,7 +161,7 @@ func (m *database) moves(from, to string) func(context.Context, *scenario.Enviro
 		if err := request(ctx, env, api.AnnotationMoveTo, to); err != nil {
 			return err
 		}
-		if err := reach(ctx, env, api.MoveStopping, "pod "+pod+" still uses the volume"); err != nil {
+		if err := allReach(ctx, env, api.MoveStopping, "pod "+pod+" still uses the volume"); err != nil {
 			return err
 		}
 		if err := areCopied(ctx, env); err != nil {
@@ -191,16 +189,7 @@ func (m *database) moves(from, to string) func(context.Context, *scenario.Enviro
 func areCopied(ctx context.Context, env *scenario.Environment) error {
 	begin := time.Now()
 	for _, claim := range thin {
-		if err := cluster.Eventually(ctx, func() error {
-			c, err := env.Claim(ctx, claim)
-			if err != nil {
-				return err
-			}
-			if s, _ := api.MoveStatusOf(c.Annotations); !strings.Contains(s.Message, "the volume is copied, but for what changed lately") {
-				return fmt.Errorf("claim %s is not copied while its pod runs: %+v%s", claim, s, env.LastEvents(ctx, claim))
-			}
-			return nil
-		}); err != nil {
+		if err := reach(ctx, env, claim, api.MoveStopping, "the volume is copied, but for what changed lately"); err != nil {
 			return err
 		}
 	}
@@ -260,17 +249,7 @@ func (m *database) rowsAreThere(ctx context.Context, env *scenario.Environment) 
 	return err
 }
 
-// formerCopies returns the logical volumes on a node whose data moved away.
-func formerCopies(ctx context.Context, env *scenario.Environment, node string) (count int, err error) {
-	rows, err := env.LogicalVolumes(ctx, node)
-	for _, row := range rows {
-		if strings.Contains(row.Tags, "nodelvm.state=moved") {
-			count++
-		}
-	}
-	return count, err
-}
-
+// formerCopiesOn fails unless a node has the former copies of all claims.
 func formerCopiesOn(ctx context.Context, env *scenario.Environment, node string) error {
 	count, err := formerCopies(ctx, env, node)
 	if err == nil && count != len(claims) {
