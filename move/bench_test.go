@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,35 +26,58 @@ func BenchmarkCopy(b *testing.B) {
 		}
 	}
 	must(b, os.WriteFile(bed.engine.file(bed.id), bed.content, 0o600))
-	var raw, copied []time.Duration
+	var raw, copied cost
+	target := filepath.Join(bed.engine.dir, "raw")
+	must(b, os.WriteFile(target, make([]byte, size), 0o600))
 	for b.Loop() {
-		raw = append(raw, rawCopy(b, bed))
+		raw.add(b, func() { rawCopy(b, bed, target) })
 		offer := bed.hold()
 		id := bed.first(offer, testClass) // the file is there before, as a logical volume is
-		start := time.Now()
-		bed.receive(offer, isReceived)
-		copied = append(copied, time.Since(start))
+		copied.add(b, func() { bed.receive(offer, isReceived) })
 		must(b, bed.target.Discard(b.Context(), id, "target"))
 		must(b, bed.source.Cancel(b.Context(), bed.id, "source"))
 	}
-	rate := func(took []time.Duration) float64 {
-		slices.Sort(took)
-		return float64(size/lvm.MiB) / took[len(took)/2].Seconds()
+	rate := func(took []time.Duration) float64 { return float64(size/lvm.MiB) / median(took).Seconds() }
+	perGiB := func(processor []time.Duration) float64 {
+		return median(processor).Seconds() * float64(lvm.GiB) / float64(size)
 	}
-	b.ReportMetric(rate(raw), "raw-MiB/s")
-	b.ReportMetric(rate(copied), "copy-MiB/s")
-	b.ReportMetric(rate(copied)/rate(raw), "ratio")
+	b.ReportMetric(rate(raw.took), "raw-MiB/s")
+	b.ReportMetric(rate(copied.took), "copy-MiB/s")
+	b.ReportMetric(rate(copied.took)/rate(raw.took), "ratio")
+	b.ReportMetric(perGiB(raw.processor), "raw-cpu-s/GiB")
+	b.ReportMetric(perGiB(copied.processor), "copy-cpu-s/GiB")
+	b.ReportMetric(perGiB(raw.processor)/perGiB(copied.processor), "cpu-ratio")
+}
+
+// cost is what each copy of one kind took, and the processor time of its source and its target together: other load on the machine changes that little.
+type cost struct{ took, processor []time.Duration }
+
+func (c *cost) add(b *testing.B, work func()) {
+	b.Helper()
+	used, start := processorTime(b), time.Now()
+	work()
+	c.took = append(c.took, time.Since(start))
+	c.processor = append(c.processor, processorTime(b)-used)
+}
+
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func median(all []time.Duration) time.Duration {
+	slices.Sort(all)
+	return all[len(all)/2]
 }
 
 // rawCopy sends the source's file through TLS and writes what arrives.
-func rawCopy(b *testing.B, bed *bed) time.Duration {
+func rawCopy(b *testing.B, bed *bed, path string) {
 	b.Helper()
 	listener, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
 	must(b, err)
 	defer func() { must(b, listener.Close()) }()
-	path := filepath.Join(bed.engine.dir, "raw")
-	must(b, os.WriteFile(path, make([]byte, len(bed.content)), 0o600))
-	start := time.Now()
 	go func() {
 		yieldToPods() // as a copy does
 		c, err := listener.Accept()
@@ -91,5 +115,4 @@ func rawCopy(b *testing.B, bed *bed) time.Duration {
 		written <- errors.Join(err, target.Sync())
 	}()
 	must(b, <-written)
-	return time.Since(start)
 }
