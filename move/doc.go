@@ -20,7 +20,7 @@
 // bound to its node and that only an Authorizer accepts, and shows its own key, which it published before. The Authorizer compares both: a
 // source that was sent the token cannot use it towards another source, as it lacks the key. So a stolen node's token pulls a volume only if
 // the volume's move names that node, while it does. Encrypted volumes travel as they are on the disk. A peer costs bounded memory, and
-// bounded time for each chunk; what it sent counts when the hash of each chunk and that of the whole are right.
+// bounded time for each chunk; what it sent counts when the checksum of each chunk and that of the whole are right.
 //
 // What nothing here prevents: who reaches the port can take its connections (maxConnections), and so hold moves back, and a source can send
 // other data than its volume has.

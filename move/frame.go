@@ -7,22 +7,25 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"hash/crc32"
 	"io"
 	"math"
-	"sync"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // The body of an answer is one frame for each requested chunk, in order, and one that ends it:
 //
-//	'D', SHA-256 of the chunk, the chunk
+//	'D', CRC-32C of the chunk (4 bytes), the chunk
 //	'Z': the chunk is zero
 //	'H', SHA-256 of the chunk: the request asked for hashes alone
-//	'S', how many: so many chunks did not change since the round that the request names (8 bytes, the highest first)
-//	'E', SHA-256 of the hashes of all requested chunks, and of the frames 'S' among them
+//	'S', how many: so many chunks did not change since the round that the request names (8 bytes)
+//	'E', SHA-256 of all frames before, without the chunks in them
 //
-// Only a body with 'E' is complete. A source sends it after it has made sure that the volume was still held.
+// In numbers the highest byte is first. Only a body with 'E' is complete. A source sends it after it has made sure that the volume was still held.
+//
+// TLS protects what is sent, from the source's process to the target's. The CRC finds what a fault of the memory of either changed. Two disks are compared by
+// SHA-256: a tenant can write chunks of equal CRC.
 const (
 	frameData = 'D'
 	frameZero = 'Z'
@@ -57,25 +60,34 @@ var zeroes = make([]byte, chunkSize)
 
 func isZero(b []byte) bool { return bytes.Equal(b, zeroes[:len(b)]) }
 
-// zeroHashes are the hashes of chunks of zeroes, by length.
-var zeroHashes sync.Map
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func hashOfZeroes(n int) [sha256.Size]byte {
-	if sum, known := zeroHashes.Load(n); known {
-		return sum.([sha256.Size]byte)
+// header is a frame of this kind without the chunk in it.
+func header(kind byte, chunk []byte) []byte {
+	h := []byte{kind}
+	switch kind {
+	case frameData:
+		h = binary.BigEndian.AppendUint32(h, crc32.Checksum(chunk, castagnoli))
+	case frameHash:
+		sum := sha256.Sum256(chunk)
+		h = append(h, sum[:]...)
 	}
-	sum := sha256.Sum256(zeroes[:n])
-	zeroHashes.Store(n, sum)
-	return sum
+	return h
 }
+
+// headerSize is the length of a header.
+var headerSize = map[byte]int{frameData: 1 + crc32.Size, frameZero: 1, frameHash: 1 + sha256.Size}
 
 // frame is one decoded frame.
 type frame struct {
-	kind byte
-	hash [sha256.Size]byte // of the chunk, whatever the kind
-	data []byte            // 'D': a part of the buffer of next
-	skip int64             // 'S': how many chunks
+	kind   byte
+	header []byte
+	data   []byte // 'D': a part of the buffer of next
+	skip   int64  // 'S': how many chunks
 }
+
+// isOf reports whether the frame is that of a chunk.
+func (f frame) isOf(chunk []byte) bool { return bytes.Equal(f.header, header(f.kind, chunk)) }
 
 // frames decodes a body of which the request says how many chunks it has. It reads no byte more than they need.
 type frames struct {
@@ -95,26 +107,24 @@ func (f *frames) next(buffer []byte, n int) (frame, error) {
 	if err != nil {
 		return frame{}, err
 	}
-	r := frame{kind: kind}
 	switch {
 	case kind == frameSkip && f.delta:
 		return f.skipped()
-	case kind == frameZero && !f.hashes:
-		r.hash = hashOfZeroes(n)
-	case kind == frameHash && f.hashes, kind == frameData && !f.hashes:
-		if _, err := io.ReadFull(f.body, r.hash[:]); err != nil {
-			return frame{}, cutShort(err)
-		}
+	case f.hashes && kind == frameHash, !f.hashes && (kind == frameData || kind == frameZero):
 	default:
 		return frame{}, fmt.Errorf("the source sent a frame of an unexpected kind, %q", kind)
 	}
+	r := frame{kind: kind, header: make([]byte, headerSize[kind])}
+	r.header[0] = kind
 	if kind == frameData {
 		r.data = buffer[:n]
-		if _, err := io.ReadFull(f.body, r.data); err != nil {
+	}
+	for _, part := range [][]byte{r.header[1:], r.data} {
+		if _, err := io.ReadFull(f.body, part); err != nil {
 			return frame{}, cutShort(err)
 		}
 	}
-	f.digest.Write(r.hash[:])
+	f.digest.Write(r.header)
 	return r, nil
 }
 
@@ -147,7 +157,7 @@ func (f *frames) end() error {
 		}
 	}
 	if err == nil && !bytes.Equal(f.digest.Sum(nil), sum[:]) {
-		err = errors.New("the source's checksum of the whole is not that of the chunks that it sent")
+		err = errors.New("the source's checksum of the whole is not that of the frames that it sent")
 	}
 	return err
 }

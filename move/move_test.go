@@ -548,19 +548,22 @@ func TestRequestWithBody(t *testing.T) {
 func TestHostileSource(t *testing.T) {
 	b := newBed(t, 2*lvm.MiB, nil)
 	chunk := bytes.Repeat([]byte{7}, int(chunkSize))
-	hash := sha256.Sum256(chunk)
-	whole := sha256.Sum256(append(hash[:], hash[:]...))
-	data := joined(string(frameData), string(hash[:]), string(chunk))
+	of := header(frameData, chunk)
+	data, wrong := joined(string(of), string(chunk)), joined(string(header(frameData, chunk[1:])), string(chunk))
+	end := func(headers ...[]byte) string {
+		sum := sha256.Sum256(bytes.Join(headers, nil))
+		return string(frameEnd) + string(sum[:])
+	}
 	for what, body := range map[string]string{
 		"nothing":            "",
 		"a cut frame":        data[:100],
 		"one chunk":          data,
 		"no end":             data + data,
-		"a wrong whole":      data + data + string(frameEnd) + string(hash[:]),
-		"a wrong checksum":   joined(string(frameData), string(whole[:]), string(chunk)) + data + string(frameEnd) + string(whole[:]),
+		"a wrong whole":      data + data + end(of),
+		"a wrong checksum":   data + wrong + end(of, []byte(wrong[:len(of)])),
 		"too many chunks":    data + data + data,
 		"an unknown frame":   "?" + data,
-		"hashes for content": string(frameHash) + string(hash[:]),
+		"hashes for content": string(header(frameHash, chunk)) + string(header(frameHash, chunk)),
 		"endless":            "",
 		"a skipped chunk":    string(skipFrame(1)) + data,
 	} {
@@ -584,7 +587,10 @@ func TestHostileSource(t *testing.T) {
 		if p.Volume.State != lvm.StateReceiving {
 			t.Errorf("%s: %+v", what, p)
 		}
-		t.Logf("%s: %v", what, p.Problem)
+		says := map[string]string{"a wrong whole": "checksum of the whole", "a wrong checksum": "is not what its source read"}[what]
+		if t.Logf("%s: %v", what, p.Problem); !strings.Contains(p.Problem.Error(), says) {
+			t.Errorf("%s: it does not say %q", what, says)
+		}
 		must(t, b.target.Discard(t.Context(), p.Volume.ID, "target"))
 		must(t, server.Close())
 	}
@@ -786,7 +792,7 @@ func FuzzFrames(f *testing.F) {
 				digest.Write(skipFrame(got.skip))
 				continue
 			}
-			digest.Write(got.hash[:])
+			digest.Write(got.header)
 		}
 		if frames.end() == nil && !bytes.Contains(body, digest.Sum(nil)) {
 			t.Fatal("an end without its checksum")

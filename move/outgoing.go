@@ -26,10 +26,9 @@ type outgoing struct {
 // read is a chunk that was read.
 type read struct {
 	buffer []byte
-	data   []byte
-	hash   [sha256.Size]byte
-	zero   bool
-	skip   int64 // so many chunks did not change, and were not read
+	data   []byte // the frame's chunk, if it has one
+	header []byte // the frame's
+	skip   int64  // so many chunks did not change, and were not read
 	err    error
 }
 
@@ -62,13 +61,8 @@ func (o *outgoing) sendChunks(ctx context.Context, file *os.File, size lvm.Bytes
 			return context.Cause(ctx)
 		}
 		at += max(1, c.skip)
-		switch {
-		case c.err != nil:
-		case c.skip > 0:
-			digest.Write(skipFrame(c.skip))
-			c.err = o.write(skipFrame(c.skip))
-		default:
-			digest.Write(c.hash[:])
+		if c.err == nil {
+			digest.Write(c.header)
 			c.err = o.sendChunk(ctx, c)
 		}
 		free <- c.buffer
@@ -83,7 +77,7 @@ func (o *outgoing) sendChunks(ctx context.Context, file *os.File, size lvm.Bytes
 	return o.write([]byte{frameEnd}, digest.Sum(nil))
 }
 
-// read reads the chunks and their hashes, ahead of what is sent.
+// read reads the chunks and makes their headers, ahead of what is sent.
 func (o *outgoing) read(ctx context.Context, file *os.File, size lvm.Bytes, free <-chan []byte, chunks chan<- read) {
 	yieldToPods()
 	defer close(chunks)
@@ -92,7 +86,9 @@ func (o *outgoing) read(ctx context.Context, file *os.File, size lvm.Bytes, free
 		if r.buffer == nil {
 			return // closed
 		}
-		if r.skip = o.unchanged(i); r.skip == 0 {
+		if r.skip = o.unchanged(i); r.skip > 0 {
+			r.header = skipFrame(r.skip)
+		} else {
 			o.readChunk(ctx, file, size, i, &r)
 		}
 		i += max(1, r.skip)
@@ -119,18 +115,23 @@ func (o *outgoing) unchanged(chunk int64) int64 {
 
 func (o *outgoing) readChunk(ctx context.Context, file *os.File, size lvm.Bytes, chunk int64, r *read) {
 	u := o.q.unit()
-	r.data = r.buffer[:u.lengthOf(size, chunk)]
-	if r.err = o.server.limit.wait(ctx, len(r.data)); r.err == nil {
-		r.err = readAt(file, r.data, u.offset(chunk))
+	b := r.buffer[:u.lengthOf(size, chunk)]
+	if r.err = o.server.limit.wait(ctx, len(b)); r.err == nil {
+		r.err = readAt(file, b, u.offset(chunk))
 	}
 	if r.err != nil {
 		return
 	}
-	if r.zero = isZero(r.data); r.zero {
-		r.hash = hashOfZeroes(len(r.data))
-	} else {
-		r.hash = sha256.Sum256(r.data)
+	kind := byte(frameData)
+	switch {
+	case o.q.hashes:
+		kind = frameHash
+	case isZero(b):
+		kind = frameZero
+	default:
+		r.data = b
 	}
+	r.header = header(kind, b)
 }
 
 func (o *outgoing) sendChunk(ctx context.Context, c read) error {
@@ -140,13 +141,7 @@ func (o *outgoing) sendChunk(ctx context.Context, c read) error {
 		}
 		o.authorized = time.Now()
 	}
-	switch {
-	case o.q.hashes:
-		return o.write([]byte{frameHash}, c.hash[:])
-	case c.zero:
-		return o.write([]byte{frameZero})
-	}
-	return o.write([]byte{frameData}, c.hash[:], c.data)
+	return o.write(c.header, c.data)
 }
 
 func (o *outgoing) write(parts ...[]byte) error {

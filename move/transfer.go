@@ -3,7 +3,6 @@ package move
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -36,7 +35,7 @@ type receiving interface {
 }
 
 // transfer is the copy of one volume to this node, or of one of its rounds: of everything, or of what changed since the round that this node has. Each attempt continues where the one before stopped, and a restarted driver where the tags say.
-// Every chunk is compared with the hash of what the source read, before it is written, and the whole with the source's hash of all. A chunk
+// Every chunk is compared with the checksum of what the source read, before it is written, and all frames with the source's hash of all. A chunk
 // counts when it is flushed. What only the tags vouch for is read back at the end, and compared with the source again.
 type transfer struct {
 	engine receiving
@@ -202,7 +201,7 @@ func (t *transfer) verifyFormer(ctx context.Context, c *client, w *writer) error
 			if err := readAt(w.file, b, t.unit.offset(i)); err != nil {
 				return err
 			}
-			if sha256.Sum256(b) != f.hash {
+			if !f.isOf(b) {
 				wrong = append(wrong, i)
 			}
 			if len(wrong) > maxWrong {
@@ -335,7 +334,7 @@ func (w *writer) writeOne(chunk int64, f frame) error {
 	case frameSkip:
 		return nil
 	case frameData:
-		if sha256.Sum256(f.data) != f.hash {
+		if !f.isOf(f.data) {
 			return lvm.Errorf(lvm.KindInternal, "what arrived of volume %s at %d is not what its source read there", w.t.volume.ID, at)
 		}
 		return writeAt(w.file, f.data, at)
