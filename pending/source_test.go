@@ -38,7 +38,8 @@ func TestLostSource(t *testing.T) {
 		"no JSON":                 {`{"f:spec"`, func(*corev1.PersistentVolumeClaim) {}, false},
 		"another type":            {`{"f:spec": ["f:dataSourceRef"]}`, func(*corev1.PersistentVolumeClaim) {}, false},
 		"nothing":                 {"", func(*corev1.PersistentVolumeClaim) {}, false},
-		"noted before webhooks":   {elsewhere, noted(time.Minute), true},
+		"noted before webhooks":   {elsewhere, noted(40 * time.Second), true},
+		"of a claim that was backed up a moment ago": {elsewhere, noted(2 * time.Minute), false},
 		"of a claim that was backed up and restored": {elsewhere, noted(time.Hour), false},
 	} {
 		claim := managed(test.fields)
