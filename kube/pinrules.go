@@ -27,6 +27,7 @@ const (
 	excludedAgain = time.Minute     // Interval of the comparison while a rule excludes the node: no watch announces its end.
 	podsCompared  = 8               // Of one claim.
 	termsCompared = 64              // Of the anti-affinity of a pod, which a tenant writes; with each pod on the node.
+	mostCompared  = 256             // Labels, expressions and values in these terms.
 )
 
 // mayPin reports whether this node, which has the source, may be selected for the claim: a pod of the claim can run here, or the claim has
@@ -134,6 +135,17 @@ func antiAffinity(pod, other *corev1.Pod, avoided, avoidedByOther []podSelector)
 	return ""
 }
 
+// sizeOf counts the labels, expressions and values of a selector.
+func sizeOf(s *metav1.LabelSelector) (n int) {
+	if s == nil {
+		return 0
+	}
+	for _, e := range s.MatchExpressions {
+		n += 1 + len(e.Values)
+	}
+	return n + len(s.MatchLabels)
+}
+
 // podSelector is a term of an anti-affinity.
 type podSelector struct {
 	everywhere bool // in all namespaces
@@ -154,7 +166,11 @@ func avoidedBy(pod *corev1.Pod, node *corev1.Node) (avoided []podSelector) {
 		return nil
 	}
 	terms := pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	left := mostCompared
 	for _, term := range terms[:min(len(terms), termsCompared)] {
+		if left -= sizeOf(term.LabelSelector); left < 0 {
+			break
+		}
 		selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
 		if _, has := node.Labels[term.TopologyKey]; !has || err != nil {
 			continue

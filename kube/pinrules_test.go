@@ -38,6 +38,22 @@ func TestManyTermsAreNotCompared(t *testing.T) {
 	}
 }
 
+// TestLargeSelectorsAreNotCompared: nor does one with thousands of expressions in a few terms.
+func TestLargeSelectorsAreNotCompared(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelHostname: "node-1"}}}
+	pod := podWith("db-2", 0, "copy")
+	pod.Spec.Affinity = apart(nothing)
+	terms := &pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	*terms = append(*terms, *(*terms)[0].DeepCopy(), *(*terms)[0].DeepCopy())
+	for range mostCompared {
+		large := (*terms)[1].LabelSelector
+		large.MatchExpressions = append(large.MatchExpressions, metav1.LabelSelectorRequirement{Key: "db", Operator: metav1.LabelSelectorOpExists})
+	}
+	if avoided := avoidedBy(&pod, node); len(avoided) != 1 {
+		t.Errorf("%d terms are compared, want those before the large one", len(avoided))
+	}
+}
+
 // TestPinFollowsTheRulesOfThePod: the node with the source of a clone is selected only if a pod of the clone can run there.
 func TestPinFollowsTheRulesOfThePod(t *testing.T) {
 	for name, test := range map[string]struct {

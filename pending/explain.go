@@ -23,6 +23,7 @@ func Explain(f Facts) Answer {
 		a.Causes = append(a.Causes, *bound)
 		return a
 	}
+	f.rules = rulesOf(f.Pods)
 	refused, last := refusedByAll(f.Nodes), refusalOf(f)
 	for _, n := range f.Nodes {
 		a.Nodes = append(a.Nodes, explainNode(f, n, refused != ""))

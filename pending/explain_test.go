@@ -1,6 +1,8 @@
 package pending
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -180,6 +182,40 @@ func TestNodeObstacles(t *testing.T) {
 		if a.Causes[0].Text != "no node can have the volume" {
 			t.Errorf("%s: the cause is %q", want, a.Causes[0].Text)
 		}
+	}
+}
+
+// anyOf is a pod whose node affinity has so many terms. None selects a node of twoNodes.
+func anyOf(terms int) *corev1.Affinity {
+	s := &corev1.NodeSelector{}
+	for i := range terms {
+		s.NodeSelectorTerms = append(s.NodeSelectorTerms, corev1.NodeSelectorTerm{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: fmt.Sprintf("disks-%d", i), Operator: corev1.NodeSelectorOpExists}}})
+	}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: s}}
+}
+
+// TestLargeAffinity: a tenant writes thousands of expressions. An affinity is parsed once, whatever the number of nodes. One that is too large is no
+// obstacle, as nothing is known of it, and the pod's other rules count.
+func TestLargeAffinity(t *testing.T) {
+	f := twoNodes()
+	f.Pods[0].Spec.Affinity = anyOf(expressionsCompared)
+	if got := text(Explain(f)); !strings.Contains(got, "affinity of pod db-0 excludes it") {
+		t.Errorf("of as many expressions as are compared: %s", got)
+	}
+	few := testing.AllocsPerRun(1, func() { Explain(f) })
+	f.Nodes = slices.Repeat(f.Nodes, 50)
+	if many := testing.AllocsPerRun(1, func() { Explain(f) }); many-few > 98*expressionsCompared/4 {
+		t.Errorf("%.0f allocations for 2 nodes, %.0f for 100: the affinity is parsed for each", few, many)
+	}
+	f = twoNodes()
+	f.Pods[0].Spec.Affinity = anyOf(expressionsCompared + 1)
+	if got := text(Explain(f)); strings.Contains(got, "excludes it") {
+		t.Errorf("of more expressions: %s", got)
+	}
+	f.Pods[0].Spec.NodeSelector = map[string]string{"disks": "other"}
+	if got := text(Explain(f)); !strings.Contains(got, "affinity of pod db-0 excludes it") {
+		t.Errorf("with a node selector too: %s", got)
 	}
 }
 

@@ -25,6 +25,8 @@ type Facts struct {
 	ClassFaults []Cause        // What the caller knows to be wrong with the class.
 	Namespace   string         // Of the driver; "": unknown.
 	Now         time.Time
+
+	rules []podRules // of Pods; nil: not parsed yet
 }
 
 // Waiting is a claim that waits for a volume of this driver.

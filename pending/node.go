@@ -62,8 +62,11 @@ func schedulingObstacles(f Facts, node *corev1.Node) (found []obstacle) {
 	if f.Class != nil && !isAllowed(f.Class.AllowedTopologies, node.Labels) {
 		found = append(found, obstacle{"allowedTopologies of the StorageClass excludes it", "delete StorageClass " + f.Class.Name + ", and create it again with other allowedTopologies"})
 	}
-	for i := range f.Pods {
-		found = append(found, podObstacles(&f.Pods[i], node)...)
+	if f.rules == nil {
+		f.rules = rulesOf(f.Pods)
+	}
+	for _, rules := range f.rules {
+		found = append(found, rules.obstacles(node)...)
 	}
 	for _, claim := range slices.Sorted(maps.Keys(f.OtherVolumes)) {
 		if on := f.OtherVolumes[claim]; on != node.Name {
@@ -86,8 +89,47 @@ func notReady(node *corev1.Node) string {
 	return ""
 }
 
-// podObstacles are what the scheduler would say of the pod on the node.
-func podObstacles(pod *corev1.Pod, node *corev1.Node) (found []obstacle) {
+// podRules are the rules of a pod for its node. To parse an affinity costs much more than to compare it with a node.
+type podRules struct {
+	*corev1.Pod
+	affinity nodeaffinity.RequiredNodeAffinity
+}
+
+// expressionsCompared limits the expressions in the node affinity of a pod, with their values. With more than these nothing is known, and so no
+// obstacle: a tenant writes thousands.
+const expressionsCompared = 256
+
+func ruleOf(pod *corev1.Pod) podRules {
+	compared := pod
+	if expressionsOf(pod) > expressionsCompared {
+		compared = &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: pod.Spec.NodeSelector}}
+	}
+	return podRules{pod, nodeaffinity.GetRequiredNodeAffinity(compared)}
+}
+
+func rulesOf(pods []corev1.Pod) (rules []podRules) {
+	for i := range pods {
+		rules = append(rules, ruleOf(&pods[i]))
+	}
+	return rules
+}
+
+// expressionsOf counts the expressions and values in the required node affinity of a pod.
+func expressionsOf(pod *corev1.Pod) (n int) {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil || pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return 0
+	}
+	for _, term := range pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, e := range slices.Concat(term.MatchExpressions, term.MatchFields) {
+			n += 1 + len(e.Values)
+		}
+	}
+	return n
+}
+
+// obstacles are what the scheduler would say of the pod on the node.
+func (r podRules) obstacles(node *corev1.Node) (found []obstacle) {
+	pod := r.Pod
 	taint, there := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, isHard, true)
 	switch {
 	case node.Spec.Unschedulable && (!there || taint.Key == corev1.TaintNodeUnschedulable):
@@ -96,7 +138,7 @@ func podObstacles(pod *corev1.Pod, node *corev1.Node) (found []obstacle) {
 		found = append(found, obstacle{fmt.Sprintf("pod %s does not tolerate its taint %s", pod.Name, taint.ToString()),
 			fmt.Sprintf("let pod %s tolerate the taint %s, or remove it from %s", pod.Name, taint.ToString(), node.Name)})
 	}
-	match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+	match, err := r.affinity.Match(node)
 	switch {
 	case err != nil:
 		found = append(found, obstacle{fmt.Sprintf("the node affinity of pod %s is invalid: %s", pod.Name, err), "correct the node affinity of pod " + pod.Name})

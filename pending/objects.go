@@ -103,7 +103,7 @@ func MayBind(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) b
 
 // RulesAgainst says which taints, node selector and node affinity keep a pod from a node, and whether the node is cordoned.
 func RulesAgainst(pod *corev1.Pod, node *corev1.Node) (rules []string) {
-	for _, o := range podObstacles(pod, node) {
+	for _, o := range ruleOf(pod).obstacles(node) {
 		rules = append(rules, o.text)
 	}
 	return rules

@@ -86,7 +86,7 @@ func nodeCause(f PodFacts, name string, claims []string, describe string) Cause 
 	if why := notReady(&f.Nodes[i]); why != "" {
 		texts, fixes = append(texts, "which is not Ready ("+why+")"), append(fixes, "kubectl describe node "+name+"; if it does not come back: docs/howto/lost-nodes.md")
 	}
-	for _, o := range podObstacles(&f.Pod, &f.Nodes[i]) {
+	for _, o := range ruleOf(&f.Pod).obstacles(&f.Nodes[i]) {
 		text, ofNode := strings.CutPrefix(o.text, "the node is ")
 		if ofNode {
 			text = "which is " + text
