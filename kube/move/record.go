@@ -220,7 +220,7 @@ var ourAnnotations = []string{api.AnnotationMoveRecord, api.AnnotationMovingTo, 
 
 // offered reads the source's offer from its PersistentVolume.
 func offered(pv *corev1.PersistentVolume) (o Offer, ok bool) {
-	return o, json.Unmarshal([]byte(pv.Annotations[api.AnnotationMoveOffer]), &o) == nil && o.Move != ""
+	return o, json.Unmarshal([]byte(pv.Annotations[api.AnnotationMoveOffer]), &o) == nil && o.Move != "" && len(o.Move) <= maxHold
 }
 
 // Answer is what the target says of an offer, in its annotation of the source's PersistentVolume.
@@ -240,6 +240,7 @@ func answered(pv *corev1.PersistentVolume) (a Answer) {
 	if json.Unmarshal([]byte(pv.Annotations[api.AnnotationMoveAnswer]), &a) != nil {
 		return Answer{}
 	}
+	a.Problem = cut(a.Problem)
 	return a
 }
 
