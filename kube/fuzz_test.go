@@ -37,6 +37,7 @@ func FuzzVolumesAndClaims(f *testing.F) {
 	must(f, err)
 	f.Add(volume, bound)
 	f.Add([]byte(`{"spec": {"csi": null, "claimRef": {}, "nodeAffinity": {"required": {"nodeSelectorTerms": [{}]}}}}`), []byte(`{"spec": {"dataSourceRef": {"kind": "VolumeSnapshot"}}}`))
+	f.Add(volume, []byte(`{"metadata": {"managedFields": [{"fieldsV1": {"f:spec": {"f:dataSourceRef": {}}}}]}, "spec": {"selector": {}}}`))
 	f.Add([]byte(`{"metadata": {"annotations": {"nodelvm.io/lost-since": "2026-01-02T03:04:05Z"}}}`), bound) // without a node
 	f.Fuzz(func(t *testing.T, volume, bound []byte) {
 		var pv corev1.PersistentVolume
@@ -53,6 +54,9 @@ func FuzzVolumesAndClaims(f *testing.F) {
 		}
 		if open := isOpen(&c); open != isOpen(stripClaim(&c)) || sourceOf(&c) != sourceOf(stripClaim(&c)) && open {
 			t.Errorf("the watch keeps another claim of %s", bound)
+		}
+		if lost := pending.LostSource(&c); lost && (pending.SnapshotOf(&c) != "" || pending.ClonedFrom(&c) != "") || lost != pending.LostSource(stripClaim(&c)) && c.Size() <= api.MaxObject {
+			t.Errorf("the source of %s is lost: %t", bound, lost)
 		}
 		resizeTarget(&c)
 		pending.MayBind(&pv, &c)

@@ -64,8 +64,13 @@ func FuzzTags(f *testing.F) {
 	f.Add("nodelvm.v=1 nodelvm.state=ready nodelvm.cluster=c nodelvm.name=n", "v-1")
 	f.Add("nodelvm.v=1 nodelvm.kind=snapshot nodelvm.state=ready nodelvm.cluster=c", "s-1")
 	f.Add("nodelvm.v=1 nodelvm.layout=raid5 nodelvm.stripes=2 nodelvm.state=creating", "pvc-1")
-	f.Add("nodelvm. nodelvm.v fast", "")
+	f.Add("nodelvm.v=1 nodelvm.state=ready nodelvm.cluster=c nodelvm.name=n nodelvm.iolimits=riops=100:wbps/GiB=65536", "v-1")
+	f.Add("nodelvm.v=1 nodelvm.state=ready nodelvm.cluster=c nodelvm.name=n nodelvm.iolimits=riops=100:", "v-1")
+	f.Add("nodelvm. nodelvm.v fast", "data")
 	f.Fuzz(func(t *testing.T, tags, name string) {
+		if !lvm.NamePattern.MatchString(name) {
+			return // the parser of LVM's text accepts no other
+		}
 		g := lvm.Group{Name: "vg", ExtentSize: lvm.MiB}
 		lv := fixture.Decoded(g, lvm.LV{Name: name, Tags: strings.Fields(tags), Extents: 2})
 		v, isVolume := lv.AsVolume()
@@ -79,6 +84,15 @@ func FuzzTags(f *testing.F) {
 		if _, err := lvm.CheckClass(v.Class); err != nil {
 			t.Errorf("tags %q make a volume of a class that cannot be asked for: %v", tags, err)
 		}
+		for _, iops := range []int64{v.Rates().ReadIOPS, v.Rates().WriteIOPS} { // the kernel takes others for no limit, or a pod stops
+			if iops != 0 && (iops < lvm.MinIOPS || iops > lvm.MaxIOPS) {
+				t.Errorf("tags %q limit a volume to %d requests per second", tags, iops)
+			}
+		}
+		if v.LimitsProblem != "" && v.Limits != (lvm.Limits{}) {
+			t.Errorf("tags %q limit a volume to a part of what they say: %s", tags, v.Limits)
+		}
+		v.LimitsProblem = "" // which is of the tag that was read
 		lv.Tags = lvm.VolumeTags(v)
 		if again, is := fixture.Decoded(g, lv).AsVolume(); !is || again != v {
 			t.Errorf("tags %q make %+v; written and read again: %+v, %v", tags, v, again, is)
