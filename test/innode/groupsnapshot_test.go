@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -17,6 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/nodelvm/nodelvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // groupSnapshot takes a group snapshot, which the caller deletes.
@@ -99,8 +103,22 @@ type ledger struct {
 	path   string // of the file or device
 }
 
+// ledgers are the volumes of one kind, in the order in which a program commits to them.
+type ledgers struct {
+	client
+	kind, name string
+	secret     map[string]string
+	of         []ledger
+
+	commits atomic.Uint64 // the last counter that is on all of them
+	longest atomic.Int64  // nanoseconds: the longest commit to one of them since it was read last
+}
+
 // groupCases are the kinds of volumes of TestGroupSnapshotsAreConsistent; "raw": without a file system.
 var groupCases = map[string]int64{"raw": 64 * mebibyte, "ext4": 64 * mebibyte, "xfs": 320 * mebibyte, "btrfs": 256 * mebibyte}
+
+// ledgerGroups are the volume groups of the ledgers.
+var ledgerGroups = []string{"vg-a", "vg-b", "vg-a"}
 
 // rounds is how many group snapshots each kind gets.
 func rounds(t *testing.T) int {
@@ -114,125 +132,226 @@ func rounds(t *testing.T) int {
 	return (n + 2*len(groupCases) - 1) / (2 * len(groupCases))
 }
 
-// TestGroupSnapshotsAreConsistent: while a program commits a counter to a volume, then to one in another volume group, and then to a third
-// beside the first, no group snapshot has a later counter before an earlier one. NODELVM_TEST_GROUP_SNAPSHOTS is how many group snapshots it takes of
-// all kinds of volumes together.
+// TestGroupSnapshotsAreConsistent: a program commits a counter to a volume, then to one in another volume group, and then to a third beside the
+// first. No group snapshot has a later counter before an earlier one, or lacks what was committed before its request.
+// NODELVM_TEST_GROUP_SNAPSHOTS is how many group snapshots the test takes of all kinds of volumes together. It takes those of raw volumes again
+// without suspension, which shows that the check finds something.
 func TestGroupSnapshotsAreConsistent(t *testing.T) {
-	for kind, size := range groupCases {
+	for kind := range groupCases {
 		for _, secret := range []map[string]string{nil, newSecret(t)} {
 			name := kind
 			if secret != nil {
 				name = "encrypted " + kind
 			}
-			t.Run(name, func(t *testing.T) {
-				c := connect(t)
-				capability := blockCapability()
-				if kind != "raw" {
-					capability = mountCapability(kind)
-				}
-				var ledgers []ledger
-				for i, group := range []string{"vg-a", "vg-b", "vg-a"} {
-					v := c.create(t, ledgerRequest(fmt.Sprintf("ledger-%s-%d", name, i), size, group, capability, secret))
-					ledgers = append(ledgers, ledger{v, counterAt(c.opened(t, v, capability, secret).target, kind)})
-				}
-				commits, end := commitTo(t, ledgers)
-				for round := range rounds(t) {
-					before := commits.Load()
-					eventually(t, time.Minute, "the program commits", func() bool { return commits.Load() > before })
-					began := time.Now()
-					made := c.groupSnapshot(t, fmt.Sprintf("ledgers-%s-%d", name, round), ledgers[0].volume, ledgers[1].volume, ledgers[2].volume)
-					took := time.Since(began)
-					counters := c.countersIn(t, made, ledgers, size, kind, capability, secret)
-					t.Logf("round %d: %v, in %s", round, counters, took.Round(time.Millisecond))
-					if counters[0] < counters[1] || counters[1] < counters[2] || counters[2]+1 < counters[0] || counters[0] == 0 {
-						t.Errorf("the counters are %v", counters)
-					}
-					c.deleteGroup(t, made.GetGroupSnapshotId())
-				}
-				end()
-			})
+			t.Run(name, func(t *testing.T) { openLedgers(t, kind, name, secret).checkConsistent(t) })
 		}
 	}
 }
 
-func ledgerRequest(name string, size int64, group string, capability *csi.VolumeCapability, secret map[string]string) *csi.CreateVolumeRequest {
-	r := thinRequest(name, size, func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = []*csi.VolumeCapability{capability} })
-	r.Parameters["volumeGroup"] = group
-	if secret != nil {
+func (l *ledgers) checkConsistent(t *testing.T) {
+	stalls := stallSeconds(t)
+	var waits []time.Duration
+	ahead, controls := 0, 0
+	for round := 0; round < rounds(t) || l.kind == "raw" && ahead == 0 && round < 50; round++ {
+		var before uint64
+		var made *csi.VolumeGroupSnapshot
+		l.whileCommitting(t, func() {
+			l.longest.Store(0)
+			before = l.commits.Load()
+			made = l.groupSnapshot(t, fmt.Sprintf("ledgers-%s-%d", l.name, round), l.of[0].volume, l.of[1].volume, l.of[2].volume)
+		})
+		waits = append(waits, time.Duration(l.longest.Load()))
+		counters := l.countersIn(t, made)
+		t.Logf("round %d: %v, of which %d were committed before", round, counters, before)
+		if isAhead(counters) || counters[0] > counters[2]+1 || counters[2] < before {
+			t.Errorf("the counters are %v, of which %d were committed before", counters, before)
+		}
+		if l.kind == "raw" {
+			l.whileCommitting(t, func() { l.retakeUnsuspended(t, made) })
+			controls++
+			if counters := l.countersIn(t, made); isAhead(counters) {
+				ahead++
+			}
+		}
+		l.deleteGroup(t, made.GetGroupSnapshotId())
+	}
+	slices.Sort(waits)
+	t.Logf("%d group snapshots; the longest commit of the program in each: median %s, at most %s; suspended for %s on average", len(waits),
+		waits[len(waits)/2].Round(time.Millisecond), waits[len(waits)-1].Round(time.Millisecond), averageStall(t, stalls).Round(time.Millisecond))
+	if l.kind != "raw" {
+		return
+	}
+	t.Logf("without suspension a volume is ahead of an earlier one in %d of %d", ahead, controls)
+	if ahead == 0 {
+		t.Error("without suspension too, no volume is ahead of an earlier one: so this test shows nothing")
+	}
+}
+
+// isAhead reports whether a volume has a later counter than one to which the program commits before.
+func isAhead(counters []uint64) bool {
+	return counters[0] < counters[1] || counters[1] < counters[2]
+}
+
+// stallSeconds returns how often, and for how many seconds together, the driver has suspended volumes for group snapshots.
+func stallSeconds(t *testing.T) (sums [2]float64) {
+	t.Helper()
+	for line := range strings.Lines(metrics(t)) {
+		for i, name := range []string{"nodelvm_group_snapshot_stall_seconds_count ", "nodelvm_group_snapshot_stall_seconds_sum "} {
+			if value, is := strings.CutPrefix(line, name); is {
+				var err error
+				sums[i], err = strconv.ParseFloat(strings.TrimSpace(value), 64)
+				must(t, err)
+			}
+		}
+	}
+	return sums
+}
+
+// averageStall returns how long a group snapshot suspended its volumes since the driver measured before.
+func averageStall(t *testing.T, before [2]float64) time.Duration {
+	t.Helper()
+	now := stallSeconds(t)
+	if now[0] == before[0] {
+		t.Fatal("the driver measured no suspension")
+	}
+	return time.Duration((now[1] - before[1]) / (now[0] - before[0]) * float64(time.Second))
+}
+
+// retakeUnsuspended takes the snapshots of a group again, with the driver's messages to their thin pools, in the order in which the program commits.
+// The volumes are not suspended.
+func (l *ledgers) retakeUnsuspended(t *testing.T, made *csi.VolumeGroupSnapshot) {
+	t.Helper()
+	kernel := dm.Kernel{Sys: "/sys", Proc: "/proc", Dev: "/dev"}
+	type take struct{ snapshot, origin [2]string }
+	var takes []take
+	for i, one := range l.of {
+		takes = append(takes, take{thinDevice(t, l.snapshotIn(t, made, i)), thinDevice(t, one.volume.GetVolumeId())})
+	}
+	for _, one := range takes {
+		must(t, kernel.MessagePool(one.snapshot[0], "delete "+one.snapshot[1]))
+		must(t, kernel.MessagePool(one.snapshot[0], "create_snap "+one.snapshot[1]+" "+one.origin[1]))
+	}
+}
+
+// snapshotIn returns the handle of the snapshot of a ledger.
+func (l *ledgers) snapshotIn(t *testing.T, made *csi.VolumeGroupSnapshot, i int) string {
+	t.Helper()
+	at := slices.IndexFunc(made.GetSnapshots(), func(sn *csi.Snapshot) bool { return sn.GetSourceVolumeId() == l.of[i].volume.GetVolumeId() })
+	if at < 0 {
+		t.Fatalf("no snapshot of volume %d in %v", i, made)
+	}
+	return made.GetSnapshots()[at].GetSnapshotId()
+}
+
+// thinDevice returns the UUID of the device of a volume's thin pool, and its number there, as LVM shows them.
+func thinDevice(t *testing.T, handle string) [2]string {
+	t.Helper()
+	fields := strings.Fields(output(t, realLVM, "lvs", "--noheadings", "-o", "vg_uuid,pool_lv_uuid,thin_id", "--select", "lv_name="+filepath.Base(handle)))
+	if len(fields) != 3 {
+		t.Fatalf("LVM shows %q of %s", fields, handle)
+	}
+	return [2]string{lvm.DeviceUUID(lvm.VGUUID(fields[0]), fields[1]) + "-tpool", fields[2]}
+}
+
+func (l *ledgers) capability() *csi.VolumeCapability {
+	if l.kind == "raw" {
+		return blockCapability()
+	}
+	return mountCapability(l.kind)
+}
+
+func (l *ledgers) request(name string, i int) *csi.CreateVolumeRequest {
+	r := thinRequest(name, groupCases[l.kind], func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = []*csi.VolumeCapability{l.capability()} })
+	r.Parameters["volumeGroup"] = ledgerGroups[i]
+	if l.secret != nil {
 		encrypted(r)
 	}
 	return r
 }
 
-// counterAt is where the counter of a volume is.
-func counterAt(target, kind string) string {
-	if kind == "raw" {
+// open opens a volume as for a pod, and returns the path of its counter.
+func (l *ledgers) open(t *testing.T, v *csi.Volume) string {
+	t.Helper()
+	target := l.opened(t, v, l.capability(), l.secret).target
+	if l.kind == "raw" {
 		return target
 	}
 	return filepath.Join(target, "counter")
 }
 
-// commitTo commits a rising counter to each ledger in turn, until end is called.
-func commitTo(t *testing.T, ledgers []ledger) (commits *atomic.Uint64, end func()) {
+func openLedgers(t *testing.T, kind, name string, secret map[string]string) *ledgers {
+	t.Helper()
+	l := &ledgers{client: connect(t), kind: kind, name: name, secret: secret}
+	for i := range ledgerGroups {
+		v := l.create(t, l.request(fmt.Sprintf("ledger-%s-%d", name, i), i))
+		l.of = append(l.of, ledger{v, l.open(t, v)})
+	}
+	return l
+}
+
+// whileCommitting does something while a program commits a rising counter to each ledger in turn.
+func (l *ledgers) whileCommitting(t *testing.T, do func()) {
 	t.Helper()
 	var files []*os.File
-	for _, l := range ledgers {
-		f, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|unix.O_DSYNC, 0o600)
+	for _, one := range l.of {
+		f, err := os.OpenFile(one.path, os.O_CREATE|os.O_WRONLY|unix.O_DSYNC, 0o600)
 		must(t, err)
 		files = append(files, f)
 	}
-	commits = &atomic.Uint64{}
 	stop, stopped := make(chan struct{}), make(chan error, 1)
-	go func() {
-		for n := uint64(1); ; n++ {
-			for _, f := range files {
-				if _, err := f.WriteAt([]byte(fmt.Sprintf("%016d", n)), 0); err != nil {
-					stopped <- err
-					return
-				}
-			}
-			commits.Store(n)
-			select {
-			case <-stop:
-				stopped <- nil
-				return
-			default:
-			}
-		}
-	}()
-	return commits, func() {
+	before := l.commits.Load()
+	go func() { stopped <- l.commitUntil(stop, files) }()
+	defer func() {
 		close(stop)
 		must(t, <-stopped)
 		for _, f := range files {
 			must(t, f.Close())
 		}
+	}()
+	eventually(t, time.Minute, "the program commits", func() bool { return l.commits.Load() > before+1 })
+	do()
+}
+
+func (l *ledgers) commitUntil(stop <-chan struct{}, files []*os.File) error {
+	for n := l.commits.Load() + 1; ; n++ {
+		for _, f := range files {
+			began := time.Now()
+			if _, err := f.WriteAt([]byte(fmt.Sprintf("%016d", n)), 0); err != nil {
+				return err
+			}
+			if took := int64(time.Since(began)); took > l.longest.Load() {
+				l.longest.Store(took)
+			}
+		}
+		l.commits.Store(n)
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
 	}
 }
 
 // countersIn reads the counters from volumes that are restored from a group snapshot, and deletes these.
-func (c client) countersIn(t *testing.T, made *csi.VolumeGroupSnapshot, ledgers []ledger, size int64, kind string, capability *csi.VolumeCapability, secret map[string]string) []uint64 {
+func (l *ledgers) countersIn(t *testing.T, made *csi.VolumeGroupSnapshot) []uint64 {
 	t.Helper()
-	counters := make([]uint64, len(ledgers))
-	for i, l := range ledgers {
-		for _, sn := range made.GetSnapshots() {
-			if sn.GetSourceVolumeId() != l.volume.GetVolumeId() {
-				continue
-			}
-			ok := t.Run(fmt.Sprintf("restored %d", i), func(t *testing.T) {
-				r := ledgerRequest(fmt.Sprintf("copy of %s", sn.GetSnapshotId()), size, [...]string{"vg-a", "vg-b", "vg-a"}[i], capability, secret)
-				r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: sn.GetSnapshotId()}}}
-				f, err := os.Open(counterAt(c.opened(t, c.create(t, r), capability, secret).target, kind))
-				must(t, err)
-				defer func() { must(t, f.Close()) }()
-				buffer := make([]byte, 16)
-				_, err = io.ReadFull(f, buffer)
-				must(t, err)
-				counters[i], err = strconv.ParseUint(string(buffer), 10, 64)
-				must(t, err)
-			})
-			if !ok {
-				t.Fatalf("cannot read counter %d", i)
-			}
+	counters := make([]uint64, len(l.of))
+	for i := range l.of {
+		id := l.snapshotIn(t, made, i)
+		ok := t.Run(fmt.Sprintf("restored %d", i), func(t *testing.T) {
+			r := l.request("copy of "+id, i)
+			r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: id}}}
+			f, err := os.Open(l.open(t, l.create(t, r)))
+			must(t, err)
+			defer func() { must(t, f.Close()) }()
+			buffer := make([]byte, 16)
+			_, err = io.ReadFull(f, buffer)
+			must(t, err)
+			counters[i], err = strconv.ParseUint(string(buffer), 10, 64)
+			must(t, err)
+		})
+		if !ok {
+			t.Fatalf("cannot read counter %d", i)
 		}
 	}
 	return counters
