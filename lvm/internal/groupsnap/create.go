@@ -2,6 +2,7 @@ package groupsnap
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -27,12 +28,15 @@ type Maker struct {
 // in which it is suspended. Both wait for as long as the volume's disk does, and no longer than ctx allows.
 type Prepare = func(ctx context.Context, source lvm.ID) (end func(), err error)
 
-// How long all volumes of a group snapshot may take to be prepared: before their groups are locked, and again under the locks, when little was
-// written since.
+// How long all volumes of a group snapshot may take to be prepared: until their groups are locked, and again under the locks, when little was
+// written since. Their I/O has no limit meanwhile.
 const (
 	unlockedPatience = time.Minute
 	lockedPatience   = 10 * time.Second
 )
+
+// errNoTurn: other operations on a volume group took too long.
+var errNoTurn = fmt.Errorf("other operations on it have not ended within %s; retry", unlockedPatience)
 
 // Create takes snapshots of volumes at one moment, or finds those that an equal request took. KindInvalid: the spec, or a volume that is not thin;
 // KindExists: a group snapshot of other volumes has the name; KindNotFound, KindNotLocal, KindNotManaged: a volume; KindInsufficientCapacity: a
@@ -52,14 +56,16 @@ func (m *Maker) Create(ctx context.Context, spec lvm.GroupSnapshotSpec, prepare 
 	}
 	wanted, err := decide(s, m.Engine.Config.Cluster, spec)
 	prepared := err == nil && wanted.ready == nil
+	waiting, cancel := context.WithTimeoutCause(ctx, unlockedPatience, errNoTurn)
+	defer cancel()
 	if prepared {
-		end, err := prepareAll(ctx, unlockedPatience, spec.Sources, prepare)
+		end, err := prepareAll(waiting, unlockedPatience, spec.Sources, prepare)
 		if err != nil {
 			return lvm.GroupSnapshot{}, lvm.Errorf(lvm.KindOf(err), "cannot create group snapshot %q: %w", spec.Name, err)
 		}
 		defer end() // after the groups are unlocked
 	}
-	unlock, err := m.lock(ctx, groups, "creating group snapshot "+spec.Name)
+	unlock, err := m.lock(waiting, groups, "creating group snapshot "+spec.Name)
 	if err != nil {
 		return lvm.GroupSnapshot{}, err
 	}

@@ -110,6 +110,50 @@ func TestGroupSnapshotPreparationTakesLong(t *testing.T) {
 	}
 }
 
+// slowCreates is a runner whose lvcreate takes time.
+type slowCreates struct {
+	lvm.Runner
+	takes time.Duration
+}
+
+func (r *slowCreates) Run(ctx context.Context, argv []string) ([]byte, error) {
+	if argv[0] == "lvcreate" {
+		time.Sleep(r.takes)
+	}
+	return r.Runner.Run(ctx, argv)
+}
+
+// TestGroupSnapshotWaitsForGroup: while another operation works on the group, volumes are prepared, without the limits of their I/O, for a minute at
+// most. The group snapshot fails then, and a repeated one succeeds.
+func TestGroupSnapshotWaitsForGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := lvmtest.NewNode(lvmtest.Group{Name: "vg-test", Disks: []lvm.Bytes{10 * lvm.GiB}})
+		slow := &slowCreates{Runner: node.Runner()}
+		b, d := hosttest.OnFake(node), hosttest.StartOn(t, node, hosttest.Unsettled, lvm.Machine{Runner: slow})
+		spec := groupSpec(t, b, d)
+		slow.takes = 100 * time.Second
+		created := make(chan error)
+		go func() {
+			_, err := d.Create(t.Context(), b.Light("other", lvm.MiB))
+			created <- err
+		}()
+		synctest.Wait()
+		began, open := time.Now(), 0
+		_, err := d.CreateGroupSnapshot(t.Context(), spec, func(context.Context, lvm.ID) (func(), error) {
+			open++
+			time.Sleep(10 * time.Second) // to write its data
+			return func() { open-- }, nil
+		})
+		hosttest.WantKind(t, "the group is in use", err, lvm.KindBusy)
+		if took := time.Since(began); took != time.Minute || open != 0 {
+			t.Errorf("it ended after %v, and %d volumes are still prepared: %v", took, open, err)
+		}
+		hosttest.Must(t, <-created)
+		slow.takes = 0
+		d.MustGroupSnapshot(t, spec)
+	})
+}
+
 // TestGroupSnapshotInCopiedGroup: the snapshots in a copy of a volume group, which have the tags of the originals, are no members. The deletion
 // of the originals leaves them, and so does a repeated one.
 func TestGroupSnapshotInCopiedGroup(t *testing.T) {
