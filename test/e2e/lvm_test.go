@@ -39,7 +39,7 @@ type job struct {
 var jobs = []job{
 	{name: "driver", dir: "..", tag: "innode", pkg: "./innode", skip: hardwareTests, gate: []string{
 		"^TestSanity$/^(linear|raid1|thin),_mount$", "^TestThinVolumeLifecycle$", "^TestRepeated", "^TestLVMProcesses", "^TestStatusPage$",
-		"^TestGroupSnapshot$", "^TestGroupSnapshotsAreConsistent$/^raw$",
+		"^TestGroupSnapshot$", "^TestGroupSnapshotsAreConsistent$/^(raw|encrypted_ext4)$",
 		"^TestSnapshotOfMounted", "^TestReadOnlyRawDevice$", "^TestEncryptedFileSystem$",
 		"^TestDeletedEncryptedVolumeIsErased$", "^TestLimitedSnapshot$/^thin$",
 	}},
