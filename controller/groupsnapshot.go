@@ -145,12 +145,8 @@ func checkMembers(found lvm.GroupSnapshot, handles []string) error {
 	if len(handles) == 0 {
 		return nil
 	}
-	var want []string
-	for _, sn := range found.Members {
-		want = append(want, sn.ID.String())
-	}
-	got := slices.Sorted(slices.Values(handles))
-	if slices.Sort(want); !slices.Equal(got, want) {
+	want := found.Handles()
+	if got := slices.Sorted(slices.Values(handles)); !slices.Equal(got, want) {
 		return lvm.Errorf(lvm.KindInvalid, "group snapshot %s does not have the snapshots of the request: it has %s", found.ID, strings.Join(want, ", "))
 	}
 	return nil

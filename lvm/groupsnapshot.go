@@ -33,6 +33,15 @@ type GroupSnapshot struct {
 	Created time.Time // of the first member, in whole seconds
 }
 
+// Handles returns the handles of the members, in ascending order.
+func (s GroupSnapshot) Handles() (handles []string) {
+	for _, sn := range s.Members {
+		handles = append(handles, sn.ID.String())
+	}
+	slices.Sort(handles)
+	return handles
+}
+
 // GroupMember is what a snapshot's tags say of its group snapshot; zero for a snapshot without one. One member, the first, stands for the
 // whole: its state is the group snapshot's, it becomes ready last, and it is removed last.
 type GroupMember struct {

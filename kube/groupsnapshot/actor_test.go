@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -313,10 +314,42 @@ func TestGoneContentIsForgotten(t *testing.T) {
 		defer a.queue.ShutDown()
 		a.backoff.Next("uid", time.Now())
 		time.Sleep(3 * backoffMost)
-		a.queue.Add("gone")
+		a.queue.Add(item{name: "gone"})
 		a.nextContent(t.Context())
 		if d := a.backoff.Get("uid"); d != 0 {
 			t.Errorf("the failures of a content that is gone are remembered: %s", d)
 		}
 	})
+}
+
+// TestNamespacesTakeTurns: a tenant with many group snapshots, which all fail, delays that of another namespace by one attempt.
+func TestNamespacesTakeTurns(t *testing.T) {
+	d := &disks{failed: lvm.Errorf(lvm.KindBusy, "its volumes have much data to write")}
+	a := actorOn(t, d, nil)
+	defer a.queue.ShutDown()
+	add := func(namespace, uid string) {
+		o := groupContent("content-"+uid, uid, "", "Delete", false)
+		o.UID, o.Labels = types.UID(uid), map[string]string{api.LabelManagedBy: "node-1"}
+		o.Spec.GroupSnapshotRef.Namespace, o.Spec.Source.VolumeHandles = namespace, []string{here + "/pvc-1"}
+		if err := a.own.Add(&o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 20 {
+		add("greedy", fmt.Sprintf("g%d", i))
+	}
+	add("shop", "s0")
+	add("shop", "s1")
+	for range 6 {
+		a.nextContent(t.Context())
+	}
+	var taken []string
+	for _, did := range d.did {
+		if name, is := strings.CutPrefix(did, "take groupsnapshot-"); is {
+			taken = append(taken, strings.TrimSuffix(name, " of 1"))
+		}
+	}
+	if want := []string{"g0", "s0", "g1", "s1", "g2", "g3"}; !slices.Equal(taken, want) {
+		t.Errorf("took %q, want %q", taken, want)
+	}
 }

@@ -2,50 +2,11 @@ package groupsnapshot
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/nodelvm/nodelvm/api"
-	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
 )
-
-// content holds the kept fields of a VolumeGroupSnapshotContent.
-type content struct {
-	name, uid, version string
-	node               string // of its label; "": none
-	group              string // UID of its VolumeGroupSnapshot; "": none is bound yet
-	volumes            []string
-	existing           string // handle of a group snapshot that exists: the content was made by hand
-	members            []string
-	handle             string // in its status
-	ready, failed      bool   // the same
-	marked             bool   // being created
-	deleting           bool   // it is being deleted
-	condemned          bool   // the snapshot controller says that its group snapshot is to be deleted
-	retained           bool   // its deletion policy
-	finalizers         []string
-}
-
-func keep(o any) (content, bool) {
-	c, ok := o.(*kubeclient.GroupContent)
-	if !ok || c.Spec.Driver != api.DriverName {
-		return content{}, false
-	}
-	_, marked := c.Annotations[api.AnnotationGroupBeingCreated]
-	_, condemned := c.Annotations[api.AnnotationGroupBeingDeleted]
-	return content{
-		name: c.Name, uid: string(c.UID), version: c.ResourceVersion, node: c.Labels[api.LabelManagedBy], group: string(c.Spec.GroupSnapshotRef.UID),
-		volumes: c.Spec.Source.VolumeHandles, existing: c.Spec.Source.Existing.GroupSnapshotHandle,
-		members: c.Spec.Source.Existing.SnapshotHandles,
-		handle:  c.Status.GroupSnapshotHandle, ready: c.Status.ReadyToUse, failed: c.Status.Error.Message != "",
-		marked: marked, deleting: c.DeletionTimestamp != nil, condemned: condemned, retained: c.Spec.DeletionPolicy == "Retain", finalizers: c.Finalizers,
-	}, true
-}
-
-// keepHandles drops the handles after the first one that is too many: each node keeps every content without a label, and the reflector
-// collects all of a list.
-func keepHandles(handles []string) []string {
-	return slices.Clone(handles[:min(len(handles), lvm.MaxGroupMembers+1)])
-}
 
 // action is what the node of a content does next.
 type action int
@@ -114,5 +75,11 @@ func (c content) unnamed() (lvm.ID, bool) {
 	return spec.ID(), true
 }
 
-// groupSnapshotName is CSI's name of the content's group snapshot.
-func (c content) groupSnapshotName() string { return api.PrefixGroupSnapshot + c.group }
+// checkMembers refuses snapshot handles that are not exactly those of the group snapshot.
+func checkMembers(found lvm.GroupSnapshot, handles []string) error {
+	want := found.Handles()
+	if got := slices.Sorted(slices.Values(handles)); !slices.Equal(got, want) {
+		return lvm.Errorf(lvm.KindInvalid, "group snapshot %s has the snapshots %s, and volumeSnapshotHandles must list exactly these", found.ID, strings.Join(want, ", "))
+	}
+	return nil
+}

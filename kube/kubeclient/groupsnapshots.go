@@ -35,7 +35,8 @@ type GroupContent struct {
 			} `json:"groupSnapshotHandles"`
 		} `json:"source"`
 		GroupSnapshotRef struct {
-			UID types.UID `json:"uid"`
+			Namespace string    `json:"namespace"`
+			UID       types.UID `json:"uid"`
 		} `json:"volumeGroupSnapshotRef"`
 	} `json:"spec"`
 	Status struct {
