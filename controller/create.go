@@ -41,7 +41,7 @@ func (s *Server) provision(ctx context.Context, req *csi.CreateVolumeRequest) (v
 		return lvm.Volume{}, "", err
 	}
 	if (spec.Source != lvm.ID{}) && !spec.Source.IsSnapshot() {
-		end, err := s.prepareThin(ctx, spec.Source)
+		end, err := s.prepareThin(ctx, spec.Source, lvm.LVName(spec.Name))
 		if err != nil {
 			return lvm.Volume{}, "", err
 		}

@@ -35,7 +35,7 @@ func (s *Server) createSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	if err := checkSnapshotTopology(req.GetAccessibilityRequirements(), s.node); err != nil {
 		return lvm.Snapshot{}, err
 	}
-	end, err := s.prepareThin(ctx, spec.Source)
+	end, err := s.prepareThin(ctx, spec.Source, lvm.SnapshotName(spec.Name))
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
@@ -44,10 +44,12 @@ func (s *Server) createSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	return snapshot, s.nameThinClass(existing(s.node, err))
 }
 
-// prepareThin is Config.PrepareCopy for a thin volume. LVM copies no other, and so the limits of another one stay.
-func (s *Server) prepareThin(ctx context.Context, source lvm.ID) (end func(), err error) {
-	if v, err := s.volumes.Lookup(ctx, source); err != nil || v.Class.Layout != lvm.LayoutThin {
-		return func() {}, nil //nolint:nilerr // the copy is refused, with a better reason
+// prepareThin is Config.PrepareCopy for a thin volume, unless a logical volume with the name of its copy exists. LVM makes no other copy, and so
+// the limits stay.
+func (s *Server) prepareThin(ctx context.Context, source lvm.ID, copied string) (end func(), err error) {
+	v, err := s.volumes.Lookup(ctx, source)
+	if err != nil || v.Class.Layout != lvm.LayoutThin || s.holds(ctx, lvm.ID{VG: source.VG, LV: copied}) {
+		return func() {}, nil //nolint:nilerr // a copy that is refused gets a better reason
 	}
 	return s.prepareCopy(ctx, source)
 }

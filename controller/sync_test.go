@@ -10,7 +10,7 @@ import (
 )
 
 // TestSourceIsPreparedForCopy: a snapshot and a clone prepare their source before LVM copies it, end that afterwards, and do not begin if it
-// fails. A restore has nothing to prepare. Neither has a thick volume, whose copy is refused.
+// fails. A restore has nothing to prepare. Neither has a copy that exists, or that of a thick volume, which is refused.
 func TestSourceIsPreparedForCopy(t *testing.T) {
 	s, node := newWideServer(t)
 	var prepared, ended []string
@@ -28,6 +28,8 @@ func TestSourceIsPreparedForCopy(t *testing.T) {
 	snapshot := mustSnapshot(t, s, "snap", origin)
 	mustCreate(t, s, copyRequest("clone", origin, 2<<30))
 	mustCreate(t, s, copyRequest("restored", snapshot.GetSnapshotId(), 2<<30))
+	mustSnapshot(t, s, "snap", origin)
+	mustCreate(t, s, copyRequest("clone", origin, 2<<30))
 	if want := []string{origin, origin}; !slices.Equal(prepared, want) || !slices.Equal(ended, want) {
 		t.Errorf("prepared %v and ended %v, not twice %s", prepared, ended, origin)
 	}
