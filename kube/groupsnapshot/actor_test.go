@@ -322,8 +322,8 @@ func TestGoneContentIsForgotten(t *testing.T) {
 	})
 }
 
-// TestNamespacesTakeTurns: a tenant with many group snapshots, which all fail, delays that of another namespace by one attempt.
-func TestNamespacesTakeTurns(t *testing.T) {
+// TestNamespacesShareQueue: a tenant with many group snapshots, which all fail, delays that of another namespace by one attempt.
+func TestNamespacesShareQueue(t *testing.T) {
 	d := &disks{failed: lvm.Errorf(lvm.KindBusy, "its volumes have much data to write")}
 	a := actorOn(t, d, nil)
 	defer a.queue.ShutDown()

@@ -18,7 +18,7 @@ type content struct {
 	existing           string // handle of a group snapshot that exists: the content was made by hand
 	members            []string
 	handle             string // in its status
-	ready, failed      bool   // the same
+	ready              bool   // the same
 	marked             bool   // being created
 	deleting           bool   // it is being deleted
 	condemned          bool   // the snapshot controller says that its group snapshot is to be deleted
@@ -37,7 +37,7 @@ func keep(o any) (content, bool) {
 		name: c.Name, uid: string(c.UID), version: c.ResourceVersion, node: c.Labels[api.LabelManagedBy], namespace: c.Spec.GroupSnapshotRef.Namespace,
 		group: string(c.Spec.GroupSnapshotRef.UID), volumes: c.Spec.Source.VolumeHandles, existing: c.Spec.Source.Existing.GroupSnapshotHandle,
 		members: c.Spec.Source.Existing.SnapshotHandles,
-		handle:  c.Status.GroupSnapshotHandle, ready: c.Status.ReadyToUse, failed: c.Status.Error.Message != "",
+		handle:  c.Status.GroupSnapshotHandle, ready: c.Status.ReadyToUse,
 		marked: marked, deleting: c.DeletionTimestamp != nil, condemned: condemned, retained: c.Spec.DeletionPolicy == "Retain", finalizers: c.Finalizers,
 	}, true
 }

@@ -27,7 +27,6 @@ func TestNext(t *testing.T) {
 		"new":                              {func(*content) {}, take},
 		"not bound yet":                    {func(c *content) { c.group = "" }, nothing},
 		"marked by a driver that ended":    {func(c *content) { c.marked = true }, take},
-		"failed":                           {func(c *content) { c.failed = true }, take},
 		"taken":                            {func(c *content) { c.handle, c.ready, c.marked = "h", true, true }, unmark},
 		"complete":                         {func(c *content) { c.handle, c.ready = "h", true }, nothing},
 		"made by hand":                     {func(c *content) { c.volumes, c.existing = nil, "h" }, adopt},

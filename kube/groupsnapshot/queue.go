@@ -8,24 +8,24 @@ type item struct {
 	name      string
 }
 
-// turns is a workqueue.Queue that takes one content of each waiting namespace in turn. An action can wait for disks for minutes: the group
+// fairQueue is a workqueue.Queue that takes one content of each waiting namespace in turn. An action can wait for disks for minutes: the group
 // snapshots of one namespace, however many fail, delay an action for another's by one of theirs.
-type turns struct {
+type fairQueue struct {
 	waiting    map[string][]string // names by namespace, each in order of arrival
 	namespaces []string            // those that wait, the next first
 	count      int
 }
 
 func newQueue() workqueue.TypedDelayingInterface[item] {
-	fair := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[item]{Queue: &turns{waiting: map[string][]string{}}})
+	fair := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[item]{Queue: &fairQueue{waiting: map[string][]string{}}})
 	return workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[item]{Queue: fair})
 }
 
 // Touch implements workqueue.Queue: an item that is added again keeps its place.
-func (*turns) Touch(item) {}
+func (*fairQueue) Touch(item) {}
 
 // Push implements workqueue.Queue.
-func (q *turns) Push(i item) {
+func (q *fairQueue) Push(i item) {
 	names := q.waiting[i.namespace]
 	if len(names) == 0 {
 		q.namespaces = append(q.namespaces, i.namespace)
@@ -35,10 +35,10 @@ func (q *turns) Push(i item) {
 }
 
 // Len implements workqueue.Queue.
-func (q *turns) Len() int { return q.count }
+func (q *fairQueue) Len() int { return q.count }
 
 // Pop implements workqueue.Queue; something waits.
-func (q *turns) Pop() item {
+func (q *fairQueue) Pop() item {
 	next := item{namespace: q.namespaces[0]}
 	names := q.waiting[next.namespace]
 	next.name, names, q.namespaces = names[0], names[1:], q.namespaces[1:]

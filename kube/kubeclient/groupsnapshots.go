@@ -42,9 +42,6 @@ type GroupContent struct {
 	Status struct {
 		GroupSnapshotHandle string `json:"volumeGroupSnapshotHandle"`
 		ReadyToUse          bool   `json:"readyToUse"`
-		Error               struct {
-			Message string `json:"message"`
-		} `json:"error"`
 	} `json:"status"`
 }
 
