@@ -357,3 +357,41 @@ func TestPodWithoutCgroup(t *testing.T) {
 	}
 	t.Cleanup(func() { must(t, os.Remove(cgroupOf(pod))) })
 }
+
+// TestReusedDeviceNumber: what a volume's device left in io.max of a pod that lives on ends with the device. The next device with its number, of a
+// volume without limits, has none in that pod.
+func TestReusedDeviceNumber(t *testing.T) {
+	withIOLimits(t)
+	for _, name := range []string{"linear", "encrypted"} {
+		capability, device := mountCapability("ext4"), ""
+		t.Run(name, func(t *testing.T) {
+			p := connect(t).slowPod(t, limitedLayouts[name]("former-"+name))
+			device = deviceOf(t, p.target)
+			_, unpublish := p.calls(t, p.opened)
+			unpublish.check(t)
+			expectIOMax(t, "")
+			must(t, os.WriteFile(filepath.Join(cgroupOf(limitedPod), "io.max"), []byte(p.limits), 0o600))
+			expectIOMax(t, p.limits)
+		})
+		t.Run(name+" after it", func(t *testing.T) {
+			c, r := connect(t), limitedLayouts[name]("next-"+name)
+			if now := deviceOf(t, c.ofPod(t, c.create(t, r), capability, secretOf(t, r), limitedPod)); now != device {
+				t.Fatalf("the next device has the number %s, and the former had %s", now, device)
+			}
+			expectIOMax(t, "")
+		})
+	}
+}
+
+// TestLimitsFromTheStart: a volume that is created with limits has them in its first pod, at once.
+func TestLimitsFromTheStart(t *testing.T) {
+	withIOLimits(t)
+	c := connect(t)
+	v := c.create(t, createRequest("born", 128*mebibyte, func(r *csi.CreateVolumeRequest) {
+		r.MutableParameters = map[string]string{"writeIOPSPerGiB": "512", "readBandwidth": "1Mi"}
+	}))
+	device := deviceOf(t, c.ofPod(t, v, mountCapability("ext4"), nil, limitedPod))
+	if got, want := ioMax(t, limitedPod), device+" rbps=1048576 wbps=max riops=max wiops=64"; got != want {
+		t.Errorf("io.max is %q, want %q", got, want)
+	}
+}
