@@ -109,8 +109,10 @@ func (s *claimStore) Replace(list []any, _ string) error {
 	clear(s.own)
 	clear(s.keys)
 	var wake []string
-	for _, o := range list {
-		wake = append(wake, s.put(o)...)
+	for _, o := range list { // all that wait are checked, clones among them
+		if key, waits := s.store(o); waits {
+			wake = append(wake, key)
+		}
 	}
 	for key, claim := range s.open {
 		if seen, ok := before[key]; ok && seen.UID == claim.UID && seen.ResourceVersion == claim.ResourceVersion {
@@ -139,27 +141,38 @@ func (s *claimStore) Transformer() cache.TransformFunc {
 
 // put stores a claim and returns the keys of the claims to check because of it: itself and its clones.
 func (s *claimStore) put(o any) (wake []string) {
-	claim, ok := o.(*corev1.PersistentVolumeClaim)
-	if !ok {
-		return nil
-	}
-	claim, key := stripClaim(claim), kubeclient.KeyOf(claim)
-	s.disown(key)
-	if s.mayBeHere(claim) {
-		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName, class: kubeclient.ClassOf(claim), trim: claim.Annotations[api.AnnotationTrimInterval], chosen: claim.Annotations[api.AnnotationSelectedNode] == s.node}
-		s.keys[claim.Spec.VolumeName] = key
+	key, waits := s.store(o)
+	if _, own := s.own[key]; own {
 		for other, waiting := range s.open {
 			if sourceOf(waiting.PersistentVolumeClaim) == (source{kubeclient.KindClaim, key}) {
 				wake = append(wake, other)
 			}
 		}
 	}
+	if waits {
+		wake = append(wake, key)
+	}
+	return wake
+}
+
+// store stores a claim, and reports whether it waits for something.
+func (s *claimStore) store(o any) (key string, waits bool) {
+	claim, ok := o.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return "", false
+	}
+	claim, key = stripClaim(claim), kubeclient.KeyOf(claim)
+	s.disown(key)
+	if s.mayBeHere(claim) {
+		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName, class: kubeclient.ClassOf(claim), trim: claim.Annotations[api.AnnotationTrimInterval], chosen: claim.Annotations[api.AnnotationSelectedNode] == s.node}
+		s.keys[claim.Spec.VolumeName] = key
+	}
 	if !s.keeps(claim) {
 		delete(s.open, key)
-		return wake
+		return key, false
 	}
 	s.open[key] = &openClaim{PersistentVolumeClaim: claim, since: time.Now(), selected: s.selectedAt(s.open[key], claim)}
-	return append(wake, key)
+	return key, true
 }
 
 // selectedAt returns when this node became the selected node of a claim, which was before; nil: it is new.

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,5 +91,23 @@ func TestRequestWithoutEnd(t *testing.T) {
 	target, ok := resizeTarget(claim)
 	if !isOpen(claim) || !ok || isMarked(claim, target) || pending.BytesOf(&target) < lvm.TiB {
 		t.Errorf("it is extended to %d bytes: %v", pending.BytesOf(&target), ok)
+	}
+}
+
+// TestListOfManyClaims: the time that a list of all claims takes grows with their number alone: a tenant may have thousands of clones that wait.
+func TestListOfManyClaims(t *testing.T) {
+	const each = 2000
+	var list []any
+	for i := range each {
+		clone := kubetest.Claim(fmt.Sprintf("clone-%d", i), "local", "")
+		clone.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "source"}
+		list = append(list, clone)
+	}
+	for i := range each {
+		list = append(list, kubetest.Claim(fmt.Sprintf("bound-%d", i), "nfs", fmt.Sprintf("pv-%d", i)))
+	}
+	s := newClaimStore("node-1", func(string) {})
+	if allocations := testing.AllocsPerRun(1, func() { must(t, s.Replace(list, "")) }); allocations > 100*2*each {
+		t.Errorf("%.0f allocations for %d claims", allocations, len(list))
 	}
 }
