@@ -220,8 +220,7 @@ const formatMarkSpare = 128 * KiB
 
 const formatMarkWords = "nodelvm: mkfs.ext4 of this logical volume has not ended\n"
 
-// FormatMark returns the mark of a logical volume. A copy of the volume has another UUID, so it has no mark. Earlier versions know the same
-// words: they remove the mark when they format the volume.
+// FormatMark returns the mark of a logical volume. A copy of the volume has another UUID, so it has no mark.
 func FormatMark(lvUUID string) []byte {
 	mark := make([]byte, FormatMarkSize)
 	copy(mark, formatMarkWords+lvUUID)

@@ -91,7 +91,7 @@ func TestRun(t *testing.T) {
 	go func() {
 		ended <- run(ctx, &options{namespace: "ns", grace: leastGrace, httpEndpoint: "127.0.0.1:0", logLevel: "error", logFormat: "json"})
 	}()
-	if path := <-asked; path != "/apis/coordination.k8s.io/v1/namespaces/ns/leases/nodelvm-janitor" {
+	if path := <-asked; path != "/apis/coordination.k8s.io/v1/namespaces/ns/leases/nodelvm-controller" {
 		t.Errorf("the first request is for %s", path)
 	}
 	stop()

@@ -9,7 +9,7 @@ import (
 )
 
 // TestIOLimits: with I/O limits, the container nodelvm alone gets the node's cgroups and the UID of its pod; without them, nothing of that is
-// in the pod. Older values, which "helm upgrade --reuse-values" brings, switch it off.
+// in the pod.
 func TestIOLimits(t *testing.T) {
 	for name, c := range map[string]struct {
 		values map[string]any
@@ -17,7 +17,6 @@ func TestIOLimits(t *testing.T) {
 	}{
 		"default": {nil, false},
 		"off":     {map[string]any{"ioLimits": map[string]any{"enabled": false}}, false},
-		"older":   {map[string]any{"ioLimits": nil}, false},
 		"on":      {map[string]any{"ioLimits": map[string]any{"enabled": true}}, true},
 	} {
 		pod := daemonSet(t, renderWith(t, c.values)).Spec.Template.Spec

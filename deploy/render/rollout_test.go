@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -71,17 +70,5 @@ func TestKernelModulesDir(t *testing.T) {
 		if got != want || (mounts == 2) != (dir != "") || dir == "" && mounts > 0 {
 			t.Errorf("%q: the host path has the type %q, and %d containers mount it", dir, got, mounts)
 		}
-	}
-}
-
-// TestValuesOfOlderChart: "helm upgrade --reuse-values" lacks the values that a new chart adds. The modules are mounted, and an update
-// stops at a broken node, as with the defaults.
-func TestValuesOfOlderChart(t *testing.T) {
-	text, err := render(filepath.Join(deployDir, chartDir), map[string]any{"kernelModulesDir": nil, "minReadySeconds": nil})
-	must(t, err)
-	plain, err := render(filepath.Join(deployDir, chartDir), nil)
-	must(t, err)
-	if set := daemonSet(t, split(t, text)); set.Spec.MinReadySeconds != 10 || text != plain {
-		t.Errorf("without the new values, the chart renders\n%s", text)
 	}
 }

@@ -149,7 +149,6 @@ func TestFormerValuesOfTheController(t *testing.T) {
 		"the former one is off":         {map[string]any{"janitor": disabled}, false},
 		"on, and the former one is off": {map[string]any{"controller": enabled, "janitor": disabled}, true},
 		"off, and the former one is on": {map[string]any{"controller": disabled, "janitor": enabled}, true},
-		"helm upgrade --reuse-values":   {map[string]any{"controller": nil, "janitor": former}, true},
 	} {
 		if _, there := rendered(test.values); there != test.want {
 			t.Errorf("%s: the Deployment exists: %t", name, there)
@@ -161,45 +160,6 @@ func TestFormerValuesOfTheController(t *testing.T) {
 	}
 	if notes, err := notesOf(map[string]any{"controller": enabled}); err != nil || strings.Contains(notes, "janitor") {
 		t.Errorf("notes on a name that is not used: %v\n%s", err, notes)
-	}
-}
-
-// TestUpgradeWithReusedValues: with helm upgrade --reuse-values the values of the release replace the chart's defaults. A value that v0.1.0 did not
-// have is absent then, and counts as its default.
-func TestUpgradeWithReusedValues(t *testing.T) {
-	first := strings.Fields(`imageRegistry image provisioner snapshotter imagePullSecrets kubeletDir kernelModulesDir hostDevicesFile logLevel logFormat
-		maxVolumesPerNode emptyThinPoolTTL trim clusterID nodeSelector affinity tolerations priorityClassName minReadySeconds updateStrategy resources
-		podAnnotations podLabels extraArgs extraVolumes extraVolumeMounts metrics userRoles networkPolicy nodeRestriction volumeGroups
-		deviceScanInterval autoscaler seLinuxOptions seLinuxMount storageClasses volumeSnapshotClasses createNamespace`) // and janitor
-	rendered := func(change func(values map[string]any)) map[string]string {
-		chart, err := loader.Load(filepath.Join(deployDir, chartDir))
-		must(t, err)
-		change(chart.Values)
-		all, err := chartutil.ToRenderValues(chart, nil, chartutil.ReleaseOptions{Name: releaseName, Namespace: namespace, IsUpgrade: true}, chartutil.DefaultCapabilities)
-		must(t, err)
-		files, err := engine.Render(chart, all)
-		must(t, err)
-		return files
-	}
-	janitor := map[string]any{}
-	fresh := rendered(func(values map[string]any) {
-		controller := values["controller"].(map[string]any)
-		controller["enabled"] = true
-		for _, name := range []string{"enabled", "gracePeriod", "nodeSelector", "tolerations", "resources"} {
-			janitor[name] = controller[name]
-		}
-	})
-	reused := rendered(func(values map[string]any) {
-		maps.DeleteFunc(values, func(name string, _ any) bool { return !slices.Contains(first, name) })
-		values["janitor"] = janitor
-	})
-	for name, text := range fresh {
-		if !strings.HasSuffix(name, "NOTES.txt") && reused[name] != text {
-			t.Errorf("%s differs:\n%s\ninstead of\n%s", name, reused[name], text)
-		}
-	}
-	if len(fresh) < 15 {
-		t.Errorf("only %d files", len(fresh))
 	}
 }
 

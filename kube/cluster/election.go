@@ -16,9 +16,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// leaseName is the name of the lease. It is that of earlier releases, so that a process of such a release and one of this release are
-// never active at the same time, and the record on the lease stays.
-const leaseName = "nodelvm-janitor"
+const leaseName = "nodelvm-controller"
 
 // Election selects the active one of several processes. What they do is safe even without it: each change applies only to the version
 // of the object for which it was decided.

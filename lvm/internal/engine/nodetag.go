@@ -11,7 +11,7 @@ import (
 )
 
 // OtherNodeReason explains that another node uses the group, or a node of that name in another cluster; "" if none does, or the driver has
-// no node name. A group that an earlier version tagged has no cluster: it is this node's if the name is.
+// no node name.
 func (e *Engine) OtherNodeReason(g lvm.Group) string {
 	if e.Config.Node == "" {
 		return ""

@@ -86,8 +86,8 @@ func TestNodeTag(t *testing.T) {
 	other.Stop(t)
 }
 
-// TestNodeTagOfAnotherCluster: a node of another cluster with the same name ignores the group. A group that an earlier version tagged has only
-// the node's name: its node continues to use it, and adds its cluster with the next change.
+// TestNodeTagOfAnotherCluster: a node of another cluster with the same name ignores the group. A group that has only the
+// node's name is that node's, which continues to use it, and adds its cluster with the next change.
 func TestNodeTagOfAnotherCluster(t *testing.T) {
 	node := hosttest.NewNode()
 	b := hosttest.OnFake(node)

@@ -40,10 +40,8 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{/* The values of nodelvm-controller, as YAML: what stands under their former name, janitor, replaces what is under controller, and
 either of the two enables it. */}}
 {{- define "nodelvm.controller" -}}
-{{- $controller := .Values.controller | default dict -}}
-{{- $former := .Values.janitor | default dict -}}
-{{- $values := mergeOverwrite (deepCopy $controller) (deepCopy $former) -}}
-{{- $_ := set $values "enabled" (or $controller.enabled $former.enabled) -}}
+{{- $values := mergeOverwrite (deepCopy .Values.controller) (deepCopy .Values.janitor) -}}
+{{- $_ := set $values "enabled" (or .Values.controller.enabled .Values.janitor.enabled) -}}
 {{- toYaml $values -}}
 {{- end }}
 
