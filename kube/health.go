@@ -85,7 +85,7 @@ func (a *Agent) reportConditions(ctx context.Context, known map[condition]lvm.Co
 		}
 	}
 	for _, f := range found {
-		if was, told := known[conditionOf(f)]; told && was.Cause == f.Cause {
+		if was, found := known[conditionOf(f)]; found && was.Cause == f.Cause {
 			known[conditionOf(f)] = f // its text may have changed
 		}
 	}

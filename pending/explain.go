@@ -62,7 +62,7 @@ func classOf(claim corev1.PersistentVolumeClaim) string {
 func refusedByAll(nodes []Node) (refusal string) {
 	for _, n := range nodes {
 		switch {
-		case n.Silent != "", n.Unknown != "":
+		case n.NoVolumes != "", n.Unknown != "":
 		case n.Refused == "":
 			return ""
 		default:

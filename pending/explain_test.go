@@ -169,7 +169,7 @@ func TestNodeObstacles(t *testing.T) {
 		"a copy is on the disks of its source, and VolumeSnapshot s is on node-9": func(f *Facts, _ *Node) {
 			f.Source = &Source{Kind: "VolumeSnapshot", Name: "s", Node: "node-9"}
 		},
-		"the driver in pod x does not answer": func(_ *Facts, n *Node) { n.Silent = "the driver in pod x does not answer" },
+		"the driver in pod x does not answer": func(_ *Facts, n *Node) { n.NoVolumes = "the driver in pod x does not answer" },
 	} {
 		f := twoNodes()
 		eachNode(&f, func(n *Node) { change(&f, n) })

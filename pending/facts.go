@@ -45,12 +45,12 @@ type Source struct {
 
 // Node is a node of the cluster, with what its driver reports about the class.
 type Node struct {
-	Node    corev1.Node
-	Silent  string         // Why the node can have no volume of the driver; "": it can.
-	Unknown string         // Why the driver's report lacks the capacity for the class; "": it has it.
-	Refused string         // Why the driver refuses the class' parameters; "": it accepts them.
-	Offers  []report.Offer // Of the volume groups that the class selects.
-	Wiping  lvm.Bytes      // Of deleted volumes; free after the driver zeroes them.
+	Node      corev1.Node
+	NoVolumes string         // Why the node can have no volume of the driver; "": it can.
+	Unknown   string         // Why the driver's report lacks the capacity for the class; "": it has it.
+	Refused   string         // Why the driver refuses the class' parameters; "": it accepts them.
+	Offers    []report.Offer // Of the volume groups that the class selects.
+	Wiping    lvm.Bytes      // Of deleted volumes; free after the driver zeroes them.
 
 	CSINode     *storagev1.CSINode       // What the kubelet has registered, perhaps nothing; nil: unknown.
 	Pod         string                   // Of the driver; "": unknown.

@@ -28,8 +28,8 @@ func explainNode(f Facts, n Node, refused bool) NodeAnswer {
 	a := NodeAnswer{Node: n.Node.Name, Obstacles: []string{}, Unknown: n.Unknown != ""}
 	found := schedulingObstacles(f, &n.Node)
 	switch {
-	case n.Silent != "":
-		found = append(found, obstacle{n.Silent, "let nodelvm run on " + n.Node.Name})
+	case n.NoVolumes != "":
+		found = append(found, obstacle{n.NoVolumes, "let nodelvm run on " + n.Node.Name})
 	case n.Unknown != "":
 		found = append(found, obstacle{n.Unknown, "find out why: kubectl nodelvm doctor"})
 	case n.Refused != "" && !refused:
@@ -39,7 +39,7 @@ func explainNode(f Facts, n Node, refused bool) NodeAnswer {
 		a.Largest = &largest
 		found = append(found, capacityObstacles(f, n, largest)...)
 	}
-	if n.Silent == "" && n.CSINode != nil {
+	if n.NoVolumes == "" && n.CSINode != nil {
 		found = append(found, registrationObstacles(&n.Node, n.CSINode)...)
 	}
 	if n.Provisioner != "" {

@@ -45,7 +45,7 @@ func TestUnregisteredNode(t *testing.T) {
 	for want, change := range map[string]func(n *Node){
 		"node-1: node node-1 lacks the label topology.nodelvm.io/node\n":      func(n *Node) { n.Node.Labels = nil },
 		"node-1: CSINode node-1 lacks the driver nodelvm.io\n":                func(n *Node) { n.CSINode = &storagev1.CSINode{} },
-		"node-1: nodelvm does not run there\n":                                func(n *Node) { n.Silent, n.Node.Labels = "nodelvm does not run there", nil },
+		"node-1: nodelvm does not run there\n":                                func(n *Node) { n.NoVolumes, n.Node.Labels = "nodelvm does not run there", nil },
 		"fix: kubectl label node node-1 --overwrite topology.nodelvm.io/node": func(n *Node) { n.Node.Labels = nil },
 	} {
 		f, pod := twoNodes(), boundPod()

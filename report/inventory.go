@@ -88,7 +88,7 @@ type Pool struct {
 	Used         lvm.Bytes `json:"used"` // 0 while it is inactive
 	MetadataSize lvm.Bytes `json:"metadataSize"`
 	MetadataUsed lvm.Bytes `json:"metadataUsed"`
-	Promised     lvm.Bytes `json:"provisioned"` // sum of the virtual sizes of its volumes and snapshots; of a read-only copy of a snapshot lvm.ReplaySize
+	Provisioned  lvm.Bytes `json:"provisioned"` // sum of the virtual sizes of its volumes and snapshots; of a read-only copy of a snapshot lvm.ReplaySize
 	Zero         bool      `json:"zero"`        // new blocks read as zeroes
 	State        PoolState `json:"state"`
 	Extensions   int       `json:"extensions,omitempty"` // how often the driver has extended it since it started

@@ -71,7 +71,7 @@ func (f *facts) limitOf(page report.Node, g report.Group, p report.Pool) (limit 
 		}
 		for _, offer := range c.Offers {
 			if offer.Group == g.Name {
-				limit, known = max(limit, p.Promised+offer.Available), true
+				limit, known = max(limit, p.Provisioned+offer.Available), true
 			}
 		}
 	}

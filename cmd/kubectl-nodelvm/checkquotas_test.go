@@ -22,7 +22,7 @@ func manySnapshots(f *facts) *report.Node {
 		next.ID = fmt.Sprintf("%s-%d", next.ID, i)
 		page.Snapshots = append(page.Snapshots, next)
 	}
-	page.Groups[0].Pools[0].Promised += 25 * 4 * GiB
+	page.Groups[0].Pools[0].Provisioned += 25 * 4 * GiB
 	return page
 }
 

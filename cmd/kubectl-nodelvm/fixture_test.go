@@ -128,7 +128,7 @@ func soundPage(node string, vg lvm.VGUUID, v report.Volume) report.Node {
 		Inventory: report.Inventory{
 			Groups: []report.Group{{Name: "vg-data", UUID: vg, Tags: []string{"fast"}, Disks: 2, Size: 100 * GiB, Free: 80 * GiB,
 				MetadataSize: 64 * MiB, MetadataFree: 63 * MiB, Pools: []report.Pool{{Name: lvm.DefaultPool, Size: 8 * GiB, Used: 2 * GiB,
-					MetadataSize: 64 * MiB, MetadataUsed: MiB, Promised: 8 * GiB, Zero: true, State: report.PoolWorks}}}},
+					MetadataSize: 64 * MiB, MetadataUsed: MiB, Provisioned: 8 * GiB, Zero: true, State: report.PoolWorks}}}},
 			Volumes: []report.Volume{v},
 		},
 		Classes: []report.Class{

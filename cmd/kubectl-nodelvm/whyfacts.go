@@ -214,7 +214,7 @@ func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 func (f *facts) node(node corev1.Node, p pending.Facts) pending.Node {
 	a := answerOf(f.answers, node.Name)
 	if a == nil {
-		return pending.Node{Node: node, Silent: "nodelvm does not run there"}
+		return pending.Node{Node: node, NoVolumes: "nodelvm does not run there"}
 	}
 	n := pending.Node{Node: node, Pod: a.pod, CSINode: f.csiNode(node.Name), Provisioner: f.provisionerFault(a)}
 	if a.err != nil || a.page.NotReady != "" || a.groupsUnread() != "" {

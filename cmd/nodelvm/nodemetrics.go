@@ -66,7 +66,7 @@ var poolMetrics = newFamily("thin_pool_", append(slices.Clone(groupLabels), "thi
 	gauge("used_bytes", "Allocated data of the thin pool. 0 while the pool is inactive.", func(p groupPool) float64 { return size(p.Used) }),
 	gauge("metadata_size_bytes", "Size of the thin pool's metadata.", func(p groupPool) float64 { return size(p.MetadataSize) }),
 	gauge("metadata_used_bytes", "Used metadata of the thin pool. 0 while the pool is inactive.", func(p groupPool) float64 { return size(p.MetadataUsed) }),
-	gauge("provisioned_bytes", "Provisioned size of the thin pool: the sum of the virtual sizes of its volumes and snapshots. A read-only copy of a snapshot counts what the replay of its journal may write.", func(p groupPool) float64 { return size(p.Promised) }),
+	gauge("provisioned_bytes", "Provisioned size of the thin pool: the sum of the virtual sizes of its volumes and snapshots. A read-only copy of a snapshot counts what the replay of its journal may write.", func(p groupPool) float64 { return size(p.Provisioned) }),
 	counter("extensions_total", "Number of times that the driver has extended the thin pool because it filled up.", func(p groupPool) float64 { return size(p.Extensions) }))
 
 var volumeLabels = []string{"vg", "lv", "claim", "claim_namespace"}

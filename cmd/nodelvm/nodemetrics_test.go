@@ -35,7 +35,7 @@ func TestNodeMetrics(t *testing.T) {
 	disk := report.Disk{Path: "/dev/sdb", Model: "M", Serial: "S", Slot: "3"}
 	group := report.Group{Name: "vg", UUID: testGroup, Size: 100, Free: 40, BlockedSeconds: 3, ExtentSize: 4,
 		PVs:   []report.PV{{UUID: "a", Device: "/dev/sda", Extents: 10}, {UUID: "b", Extents: 5, Missing: true, Disk: &disk}},
-		Pools: []report.Pool{{Name: "p", Size: 50, Used: 20, MetadataSize: 8, MetadataUsed: 2, Promised: 70, Extensions: 3}}}
+		Pools: []report.Pool{{Name: "p", Size: 50, Used: 20, MetadataSize: 8, MetadataUsed: 2, Provisioned: 70, Extensions: 3}}}
 	degraded := report.Condition{Type: string(lvm.ConditionVolumeDegraded), Group: "vg", Volume: testGroup + "/thin", Claim: "shop/thin"}
 	n := report.Node{Cluster: "ours", Conditions: []report.Condition{degraded, degraded, {Type: string(lvm.ConditionDiskUnresponsive), Group: "vg"}},
 		Comparison: &report.Comparison{Unreferenced: []report.Unreferenced{{Reason: report.ReasonAbandoned, Size: 7}, {Reason: report.ReasonAbandoned, Size: 2}}},

@@ -66,7 +66,7 @@ func TestStatusPage(t *testing.T) {
 	if len(page.Groups) != 2 || vg.Disks != 2 || vg.Size < 20*lvm.GiB-8*lvm.MiB || vg.Free >= vg.Size-lvm.GiB || vg.Tags[0] != "fast" {
 		t.Errorf("groups %+v", page.Groups)
 	}
-	if pools := vg.Pools; len(pools) != 1 || pools[0].Name != lvm.DefaultPool || !pools[0].Zero || pools[0].Promised != lvm.GiB || pools[0].State != report.PoolWorks {
+	if pools := vg.Pools; len(pools) != 1 || pools[0].Name != lvm.DefaultPool || !pools[0].Zero || pools[0].Provisioned != lvm.GiB || pools[0].State != report.PoolWorks {
 		t.Errorf("pools %+v", pools)
 	}
 	volumes := map[string]report.Volume{}

@@ -79,9 +79,9 @@ func (s state) nodesFor(class string) (list []pending.Node) {
 		}
 	}
 	for _, node := range s.nodes {
-		n := pending.Node{Node: *node, Silent: "nodelvm publishes no capacity for the class there"}
+		n := pending.Node{Node: *node, NoVolumes: "nodelvm publishes no capacity for the class there"}
 		if c, there := published[node.Labels[api.TopologyKey]]; there {
-			n.Silent, n.Offers = "", []report.Offer{{Available: c.all, Largest: c.most}}
+			n.NoVolumes, n.Offers = "", []report.Offer{{Available: c.all, Largest: c.most}}
 		}
 		list = append(list, n)
 	}

@@ -286,11 +286,7 @@ func testOutOfMemory(ctx context.Context, t *testing.T, l *Lab) {
 	text, err := os.ReadFile(k.binary)
 	must(t, err)
 	if _, patched, _, err := findCode(text, patchedMaybeMap); err != nil || patched == nil {
-		tested := l.versions["DEBIAN_KERNEL_VERSION"]
-		if err != nil || k.version == tested {
-			t.Fatalf("the kernel is not patched: %v", err)
-		}
-		t.Skipf("Linux %s has other machine code than Linux %s, which the lab patches", k.version, tested)
+		t.Fatalf("Linux %s is not patched, and panics when memory is short: kernelpatch.go has the machine code of Linux %s: %v", k.version, l.versions["DEBIAN_KERNEL_VERSION"], err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -122,7 +122,7 @@ func appendRange(ranges [][3]int64, r [3]int64, extents int64) [][3]int64 {
 
 // pool lists the volumes of a pool. A snapshot is in the pool of its source.
 func (b *builder) pool(item int, group string, p report.Pool) Pool {
-	view := Pool{Item: item, Used: p.Used, Size: p.Size, Provisioned: p.Promised, MetaUsed: p.MetadataUsed, MetaSize: p.MetadataSize, Items: []int{}}
+	view := Pool{Item: item, Used: p.Used, Size: p.Size, Provisioned: p.Provisioned, MetaUsed: p.MetadataUsed, MetaSize: p.MetadataSize, Items: []int{}}
 	inPool := map[string]bool{}
 	for i, v := range b.node.Items {
 		if v.Group == group && v.Pool == text(p.Name) {

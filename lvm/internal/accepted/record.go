@@ -173,7 +173,7 @@ func (r *Record) remember(c Candidate, v Verdict) {
 	since := now
 	if old, known := r.refused[k]; known {
 		since = old.since
-	} else if !v.Silent {
+	} else if !v.Expected {
 		r.log().Warn("ignored a physical volume that the node's record does not name", "device", c.Device, "pv", c.PV, "identity", c.Identity.String(), "reason", v.Refusal)
 	}
 	r.refused[k] = refusal{v, since, now.Add(refusalFor), c.Listed}

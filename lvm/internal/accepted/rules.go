@@ -27,15 +27,15 @@ type Surroundings struct {
 
 // Verdict is a decision about a candidate.
 type Verdict struct {
-	Reason  Reason // why it is accepted; "": it is not
-	Refusal string // a clause: why it is not accepted
-	Silent  bool   // no admin has to act: it is a volume of a pod.
+	Reason   Reason // why it is accepted; "": it is not
+	Refusal  string // a clause: why it is not accepted
+	Expected bool   // no admin has to act: it is a volume of a pod.
 }
 
 // Decide decides whether a device carries a physical volume of this node's groups.
 func Decide(c Candidate, s Surroundings) Verdict {
 	if c.Held != "" {
-		return Verdict{Refusal: c.Held, Silent: true}
+		return Verdict{Refusal: c.Held, Expected: true}
 	}
 	owner, recorded := ownerOf(c.PV, s.Records)
 	switch {

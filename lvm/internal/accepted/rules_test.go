@@ -39,7 +39,7 @@ func TestDecide(t *testing.T) {
 		"recorded elsewhere, by the command now": {Candidate{PV: pv, Identity: theirs}, Surroundings{Others: ebs, Records: with(record, Entry{PV: pv, Identity: theirs})}, "", "another device"},
 	} {
 		v := Decide(c.candidate, c.around)
-		if v.Reason != c.want || (v.Refusal == "") != (c.want != "") || !strings.Contains(v.Refusal, c.refusal) || v.Silent != (c.candidate.Held != "") {
+		if v.Reason != c.want || (v.Refusal == "") != (c.want != "") || !strings.Contains(v.Refusal, c.refusal) || v.Expected != (c.candidate.Held != "") {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}

@@ -97,10 +97,10 @@ func ImpossibleThin(g lvm.Group, class lvm.Class, size lvm.Bytes) string {
 	if err != nil {
 		return err.Error()
 	}
-	promised := float64((size+p.Chunk-1)/p.Chunk*p.Chunk) / float64(p.Chunk)
+	provisioned := float64((size+p.Chunk-1)/p.Chunk*p.Chunk) / float64(p.Chunk)
 	for _, lv := range g.LVs {
 		if lv.Type == "thin" && lv.Pool == class.Pool {
-			promised += float64((g.Bytes(lv.Extents)+p.Chunk-1)/p.Chunk*p.Chunk) / float64(p.Chunk)
+			provisioned += float64((g.Bytes(lv.Extents)+p.Chunk-1)/p.Chunk*p.Chunk) / float64(p.Chunk)
 		}
 	}
 	most := p.Data
@@ -110,8 +110,8 @@ func ImpossibleThin(g lvm.Group, class lvm.Class, size lvm.Bytes) string {
 			most -= p.Fixed()
 		}
 	}
-	if promised > float64(g.Bytes(most)/p.Chunk)*float64(class.Overprovision)/100 {
-		return "promised too much"
+	if provisioned > float64(g.Bytes(most)/p.Chunk)*float64(class.Overprovision)/100 {
+		return "provisioned too much"
 	}
 	return ""
 }
@@ -201,8 +201,8 @@ func CheckPoolPlan(t *rapid.T, g lvm.Group, c *alloc.Allocation) {
 		}
 		data = grown.Data
 	}
-	promised := p.Promised + p.Chunks(c.Extents)
-	if have := lvm.Extents(g.Bytes(data)/p.Chunk) * lvm.Extents(c.Volume.Class.Overprovision) / 100; promised > have {
-		t.Fatalf("%d chunks promised of %d", promised, have)
+	provisioned := p.Provisioned + p.Chunks(c.Extents)
+	if have := lvm.Extents(g.Bytes(data)/p.Chunk) * lvm.Extents(c.Volume.Class.Overprovision) / 100; provisioned > have {
+		t.Fatalf("%d chunks provisioned of %d", provisioned, have)
 	}
 }

@@ -31,18 +31,18 @@ const (
 
 // Pool is an existing thin pool, or the one to create (Made is false).
 type Pool struct {
-	Group    lvm.Group
-	Space    lvm.Group // with the free extents that its data can grow onto
-	Name     string
-	Made     bool
-	Ours     bool        // the driver extends it with its provisioned size
-	Data     lvm.Extents // of the data LV
-	Chunk    lvm.Bytes
-	Promised lvm.Extents // chunks: the provisioned size
-	Metadata lvm.Extents
-	spare    lvm.Extents // of LVM's spare, if LVM creates it with the pool
-	debris   *lvm.LV     // an LV with the pool's name that a killed lvcreate left
-	spares   []lvm.LV    // LVs that a killed lvcreate may have left: LVM decides (sparesArgs)
+	Group       lvm.Group
+	Space       lvm.Group // with the free extents that its data can grow onto
+	Name        string
+	Made        bool
+	Ours        bool        // the driver extends it with its provisioned size
+	Data        lvm.Extents // of the data LV
+	Chunk       lvm.Bytes
+	Provisioned lvm.Extents // chunks: the provisioned size
+	Metadata    lvm.Extents
+	spare       lvm.Extents // of LVM's spare, if LVM creates it with the pool
+	debris      *lvm.LV     // an LV with the pool's name that a killed lvcreate left
+	spares      []lvm.LV    // LVs that a killed lvcreate may have left: LVM decides (sparesArgs)
 }
 
 // PoolGrowth is a pool's change before it provisions more. nil: none.
@@ -83,7 +83,7 @@ func PoolOf(g lvm.Group, class lvm.Class) (Pool, error) {
 		return Pool{}, lvm.Errorf(lvm.KindInsufficientCapacity, "%s", lv.Thin.OvercommitReason)
 	}
 	p := Pool{Group: g, Space: spaceOf(g, dataOf(g, lv)), Name: lv.Name, Made: true, Ours: lv.IsManagedPool(), Data: lv.Extents, Chunk: lv.Thin.ChunkSize}
-	p.Promised = p.provisioned()
+	p.Provisioned = p.provisioned()
 	for _, other := range g.LVs {
 		if other.Name == lv.Thin.Metadata {
 			p.Metadata = other.Extents
@@ -174,8 +174,8 @@ func (p Pool) Growable() lvm.Extents {
 // maxVolume limits a volume, so that its bytes and percentages of its chunks do not overflow.
 func maxVolume(g lvm.Group) lvm.Extents { return min(maxExtents, lvm.Extents((1<<62)/g.ExtentSize)) }
 
-// Promise returns the total number of chunks that a pool with n extents of data can provision.
-func (p Pool) Promise(n lvm.Extents, percent int) lvm.Extents {
+// ProvisionLimit returns the total number of chunks that a pool with n extents of data can provision.
+func (p Pool) ProvisionLimit(n lvm.Extents, percent int) lvm.Extents {
 	return min(lvm.Extents((1<<62)/p.Chunk), lvm.Extents(p.Group.Bytes(n)/p.Chunk)*lvm.Extents(percent)/100)
 }
 
@@ -191,19 +191,19 @@ func promisable(g lvm.Group, class lvm.Class) lvm.Extents {
 	if err != nil {
 		return 0
 	}
-	left := p.Promise(p.Data+p.Growable(), class.Overprovision) - p.Promised
+	left := p.ProvisionLimit(p.Data+p.Growable(), class.Overprovision) - p.Provisioned
 	return max(0, min(maxVolume(g), lvm.Extents(lvm.Bytes(left)*p.Chunk/g.ExtentSize)))
 }
 
 // Growth plans the pool's change before it provisions n extents in the place of old extents; nil: none.
 // KindInsufficientCapacity: the pool cannot provision that much.
 func (p Pool) Growth(n, old lvm.Extents, class lvm.Class, cluster string) (*PoolGrowth, error) {
-	promised := p.Promised + p.Chunks(n) - p.Chunks(old)
+	provisioned := p.Provisioned + p.Chunks(n) - p.Chunks(old)
 	room := p.Growable()
-	if promised > p.Promise(p.Data+room, class.Overprovision) {
+	if provisioned > p.ProvisionLimit(p.Data+room, class.Overprovision) {
 		return nil, p.refusal(class, old)
 	}
-	need := p.dataFor(promised, class.Overprovision)
+	need := p.dataFor(provisioned, class.Overprovision)
 	if p.Made && need <= p.Data {
 		return nil, nil
 	}

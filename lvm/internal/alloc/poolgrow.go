@@ -49,7 +49,7 @@ func (p Pool) Due(s lvm.PoolStatus, policy lvm.PoolPolicy) (need PoolNeed) {
 	if lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, policy.MetadataAutoextendThreshold) {
 		need.Metadata = p.moreMetadata()
 	}
-	whole := p.dataFor(p.Promised, 100) // more would be useless
+	whole := p.dataFor(p.Provisioned, 100) // more would be useless
 	if lvm.IsAbove(s.DataUsed, s.DataTotal, policy.AutoextendThreshold) && whole > p.Data {
 		step := max(p.Data/growDataPart, p.Group.ExtentsFor(poolStep))
 		room := max(0, p.Growable()-p.metadataCost(need.Metadata))
@@ -95,12 +95,12 @@ func (p Pool) OvercommitReason(s lvm.PoolStatus) string {
 	switch most := p.Data + p.Growable(); {
 	case s.IsFailed():
 		return fmt.Sprintf("the thin pool %s takes no writes (%s): the driver creates nothing in it until it is repaired", name, s.FailureReason())
-	case p.Promised > p.Promise(most, 100) && lvm.IsAbove(s.DataUsed, int64(p.Promise(most, 100)), lvm.PoolDataThreshold) && !p.Ours:
+	case p.Provisioned > p.ProvisionLimit(most, 100) && lvm.IsAbove(s.DataUsed, int64(p.ProvisionLimit(most, 100)), lvm.PoolDataThreshold) && !p.Ours:
 		return fmt.Sprintf("the thin pool %s is nearly full: %s are written, and %s are provisioned; %s",
-			name, lvm.Share(lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data)), lvm.Bytes(p.Promised)*p.Chunk, theirs)
-	case p.Promised > p.Promise(most, 100) && lvm.IsAbove(s.DataUsed, int64(p.Promise(most, 100)), lvm.PoolDataThreshold):
+			name, lvm.Share(lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data)), lvm.Bytes(p.Provisioned)*p.Chunk, theirs)
+	case p.Provisioned > p.ProvisionLimit(most, 100) && lvm.IsAbove(s.DataUsed, int64(p.ProvisionLimit(most, 100)), lvm.PoolDataThreshold):
 		return fmt.Sprintf("the thin pool %s is nearly full: %s are written, %s are provisioned, and volume group %s has %s free to extend it. Delete volumes or snapshots in it, or add a disk to the group (vgextend %s DISK)",
-			name, lvm.Share(lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data)), lvm.Bytes(p.Promised)*p.Chunk, group, p.Group.Bytes(p.Growable()), group)
+			name, lvm.Share(lvm.Bytes(s.DataUsed)*p.Chunk, p.Group.Bytes(p.Data)), lvm.Bytes(p.Provisioned)*p.Chunk, group, p.Group.Bytes(p.Growable()), group)
 	case lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, lvm.PoolMetadataThreshold) && !p.Ours:
 		return fmt.Sprintf("the metadata of the thin pool %s is nearly full (%s); %s", name, lvm.Percent(s.MetadataUsed, s.MetadataTotal), theirs)
 	case lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, lvm.PoolMetadataThreshold) && p.moreMetadata() == 0:

@@ -54,13 +54,13 @@ func (c *groupCheck) checkPool(ctx context.Context, name string) *lvm.PoolStatus
 		return s
 	}
 	m := poolEntry(c.group, *lv, s)
-	near := m.Promised > m.Size && lvm.IsAbove(s.DataUsed, s.DataTotal, poolLateData) || lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, poolLateMetadata)
+	near := m.Provisioned > m.Size && lvm.IsAbove(s.DataUsed, s.DataTotal, poolLateData) || lvm.IsAbove(s.MetadataUsed, s.MetadataTotal, poolLateMetadata)
 	switch {
 	case lv.Thin.OvercommitReason != "":
 		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "the driver creates no volume or snapshot: %s", lv.Thin.OvercommitReason)
 	case near: // the driver should have extended it before
 		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, %s provisioned; %s",
-			c.group.Name, name, lvm.Percent(s.DataUsed, s.DataTotal), m.Size, lvm.Percent(s.MetadataUsed, s.MetadataTotal), m.MetadataSize, m.Promised, poolRemedy(c.group, name))
+			c.group.Name, name, lvm.Percent(s.DataUsed, s.DataTotal), m.Size, lvm.Percent(s.MetadataUsed, s.MetadataTotal), m.MetadataSize, m.Provisioned, poolRemedy(c.group, name))
 	}
 	return s
 }
@@ -80,7 +80,7 @@ func poolRemedy(g lvm.Group, pool string) string {
 
 // poolEntry describes a pool; s is nil while the pool is not active.
 func poolEntry(g lvm.Group, pool lvm.LV, s *lvm.PoolStatus) report.Pool {
-	m := report.Pool{Name: pool.Name, Size: g.Bytes(pool.Extents), Zero: pool.Thin.Zero, State: stateOf(s), Promised: alloc.Provisioned(g, pool),
+	m := report.Pool{Name: pool.Name, Size: g.Bytes(pool.Extents), Zero: pool.Thin.Zero, State: stateOf(s), Provisioned: alloc.Provisioned(g, pool),
 		TransactionID: pool.Thin.TransactionID}
 	if metadata := g.FindLV(pool.Thin.Metadata); metadata != nil {
 		m.MetadataSize = g.Bytes(metadata.Extents)

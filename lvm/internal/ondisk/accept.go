@@ -57,7 +57,7 @@ func (d *Disks) accept(ctx context.Context, probes []probe, devices *blockDevice
 // unlabeled returns the paths of the devices without a label that may have had one: those that the record names; without a record, all.
 func (d *Disks) unlabeled(probes []probe, r prober) (paths []string) {
 	for _, p := range probes {
-		if p.Standing == StandsOnDisks && p.label == nil && p.err == nil && (d.Accepted == nil || d.Accepted.NamesDevice(d.identities.of(r.positions.Sys, p.device))) {
+		if p.MadeOf == MadeOfDisks && p.label == nil && p.err == nil && (d.Accepted == nil || d.Accepted.NamesDevice(d.identities.of(r.positions.Sys, p.device))) {
 			paths = append(paths, p.device.Path)
 		}
 	}
@@ -69,7 +69,7 @@ func (d *Disks) candidates(probes []probe, component func(string) (bool, error))
 	var whole []probe
 	devices := map[string]int{} // of a PV
 	for _, p := range probes {
-		if p.Standing != StandsOnDisks || p.label == nil {
+		if p.MadeOf != MadeOfDisks || p.label == nil {
 			continue
 		}
 		if part, err := component(p.device.Name); !part || err != nil {
@@ -78,7 +78,7 @@ func (d *Disks) candidates(probes []probe, component func(string) (bool, error))
 		}
 	}
 	for _, p := range whole {
-		if p.silent() || !p.unaccepted && d.Accepts(p.device, p.label.uuid) {
+		if p.unresponsive() || !p.unaccepted && d.Accepts(p.device, p.label.uuid) {
 			continue
 		}
 		id := d.identities.of(d.positions().Sys, p.device)
@@ -129,7 +129,7 @@ func (d *Disks) decide(candidates []accepted.Candidate, of []BlockDevice, probes
 	for i, c := range candidates {
 		if d.Accepts(of[i], c.PV) {
 			admitted = append(admitted, of[i])
-		} else if v, since, _ := d.Accepted.Refused(c); !v.Silent {
+		} else if v, since, _ := d.Accepted.Refused(c); !v.Expected {
 			refused = append(refused, lvm.UnacceptedPV{Device: c.Device, PV: c.PV, Identity: c.Identity.String(), Reason: v.Refusal, Since: since})
 		}
 	}
@@ -151,7 +151,7 @@ func survey(candidates []accepted.Candidate, held podVolumes, err error) {
 // unread returns entries for the disks that could not be read, without the volumes of pods.
 func (d *Disks) unread(probes []probe, held podVolumes) (entries []accepted.Entry) {
 	for _, p := range probes {
-		if p.Standing != StandsOnDisks || p.label != nil || p.err == nil || held.explain(p.device.Name) != "" {
+		if p.MadeOf != MadeOfDisks || p.label != nil || p.err == nil || held.explain(p.device.Name) != "" {
 			continue
 		}
 		if id, known := d.identities.soon(d.positions().Sys, p.device); known && id != (accepted.Identity{}) {
@@ -166,12 +166,12 @@ func (d *Disks) unread(probes []probe, held podVolumes) (entries []accepted.Entr
 // device without a label.
 func (d *Disks) isForeign(p probe) bool {
 	switch {
-	case p.label != nil && p.silent():
+	case p.label != nil && p.unresponsive():
 		return p.unaccepted
-	case p.label != nil && p.Standing == StandsOnDisks:
+	case p.label != nil && p.MadeOf == MadeOfDisks:
 		return !d.Accepts(p.device, p.label.uuid)
 	case p.err == nil:
-		return p.Standing == StandsOnDisks // else it is reported in State.Skipped
+		return p.MadeOf == MadeOfDisks // else it is reported in State.Skipped
 	}
 	id, known := d.identities.soon(d.positions().Sys, p.device)
 	return known && !d.Accepted.NamesDevice(id) && !d.Accepted.Trusts()
@@ -197,7 +197,7 @@ func (d *Disks) AcceptDevice(ctx context.Context, path string, reason accepted.R
 	held, err := r.positions.podVolumes(d.Accepted.KubeletDir)
 	part, partErr := devices.component(device.Name)
 	switch {
-	case p.Standing != StandsOnDisks:
+	case p.MadeOf != MadeOfDisks:
 		return accepted.Entry{}, lvm.Errorf(lvm.KindConflict, "%s can have no physical volume of this node: %s", path, p.Reason)
 	case p.label == nil && p.err != nil:
 		return accepted.Entry{}, lvm.Errorf(lvm.KindConflict, "%s cannot be read: %w", path, p.err)

@@ -28,13 +28,13 @@ const (
 // named: the configuration names exactly this device.
 func (d Disk) IneligibleReason(named bool) string {
 	switch {
-	case d.Standing != StandsOnDisks:
+	case d.MadeOf != MadeOfDisks:
 		return d.Reason
 	case d.Group != "":
 		return fmt.Sprintf("it belongs to volume group %s", d.Group)
 	case len(d.uses) > 0:
 		return "it " + d.uses[0]
-	case d.silent:
+	case d.unresponsive:
 		return "it is unresponsive: see the kernel's log"
 	case len(d.holders) > 0:
 		return fmt.Sprintf("it is a part of %s", strings.Join(d.holders, ", "))
@@ -84,7 +84,7 @@ func (d Disk) OpenExclusive(where Positions) (g *exclusiveDevice, refusal string
 		g.Release()
 		return nil, err.Error()
 	}
-	if pos.Standing != StandsOnDisks {
+	if pos.MadeOf != MadeOfDisks {
 		g.Release()
 		return nil, pos.Reason
 	}

@@ -151,16 +151,16 @@ func (c *CheckedReader) compare(ctx context.Context) (found comparison, err erro
 func compareStates(before, report, after lvm.State) comparison {
 	found, skipped := map[lvm.VGUUID]string{}, map[lvm.VGUUID]bool{}
 	for _, g := range before.Groups {
-		same, told := groupByUUID(after, g.UUID), groupByUUID(report, g.UUID)
+		same, reported := groupByUUID(after, g.UUID), groupByUUID(report, g.UUID)
 		switch {
-		case same == nil || !reflect.DeepEqual(g, *same) || lvm.CheckNoDuplicatePV(g) != nil || told != nil && g.Closed && !told.Closed:
+		case same == nil || !reflect.DeepEqual(g, *same) || lvm.CheckNoDuplicatePV(g) != nil || reported != nil && g.Closed && !reported.Closed:
 			skipped[g.UUID] = true
-		case told == nil:
+		case reported == nil:
 			found[g.UUID] = fmt.Sprintf("volume group %s (%s) is on the disks, and not in LVM's report", g.Name, g.UUID)
-		case told.Seqno != g.Seqno: // a commit and the report came before the second reading
+		case reported.Seqno != g.Seqno: // a commit and the report came before the second reading
 			skipped[g.UUID] = true
 		default:
-			found[g.UUID] = firstDifference("volume group "+string(g.Name), reflect.ValueOf(g), reflect.ValueOf(withComparableProblem(*told, g)))
+			found[g.UUID] = firstDifference("volume group "+string(g.Name), reflect.ValueOf(g), reflect.ValueOf(withComparableProblem(*reported, g)))
 		}
 	}
 	for _, g := range report.Groups {
@@ -214,9 +214,9 @@ func withComparableProblem(g lvm.Group, direct lvm.Group) lvm.Group {
 		}
 		g.LVs[i].ThinID = direct.LVs[i].ThinID
 		if ours, theirs := direct.LVs[i].Thin, g.LVs[i].Thin; ours != nil && theirs != nil {
-			told := *theirs
-			told.Messages, told.TransactionID = ours.Messages, ours.TransactionID
-			g.LVs[i].Thin = &told
+			thin := *theirs
+			thin.Messages, thin.TransactionID = ours.Messages, ours.TransactionID
+			g.LVs[i].Thin = &thin
 		}
 	}
 	if slices.ContainsFunc(direct.LVs, isOpaque) {

@@ -144,7 +144,7 @@ func (b *blockDevices) look(e dm.Entry, blocks int64, dev string) (knownDevice, 
 		return k, err
 	}
 	pos, constant, err := Positions{Sys: b.sys}.constant(e.Name, 0)
-	k.device.Disk = constant && pos.Standing == StandsOnDisks
+	k.device.Disk = constant && pos.MadeOf == MadeOfDisks
 	k.candidate = !constant || k.device.Disk
 	return k, err
 }

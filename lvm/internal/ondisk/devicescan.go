@@ -33,7 +33,7 @@ func (d *Disks) scanDevices(ctx context.Context, list []BlockDevice, r prober) (
 	}
 	for _, device := range list {
 		if since, owes := d.reading(device.Name); owes && time.Since(since) > s.patience(device) {
-			s.finish(s.silent(device))
+			s.finish(s.unresponsive(device))
 		} else {
 			s.queue = append(s.queue, device)
 		}
@@ -77,7 +77,7 @@ func (s *deviceScan) work() {
 		before, _ := s.disks.lastOf(device)
 		finish := s.disks.begin(device.Name)
 		p := s.read(device, before)
-		if (p.err != nil || p.Standing != StandsOnDisks) && s.disks.gone(device) {
+		if (p.err != nil || p.MadeOf != MadeOfDisks) && s.disks.gone(device) {
 			p = probe{device: device}
 		} else if last, lost := p.lost(before); lost {
 			p = last
@@ -89,8 +89,8 @@ func (s *deviceScan) work() {
 	}
 }
 
-// silent returns the probe of an unresponsive device.
-func (s *deviceScan) silent(device BlockDevice) probe {
+// unresponsive returns the probe of an unresponsive device.
+func (s *deviceScan) unresponsive(device BlockDevice) probe {
 	before, _ := s.disks.lastOf(device)
 	return probe{device: device, label: before.label, areas: before.areas, unaccepted: before.unaccepted, err: errUnresponsive}
 }
@@ -123,7 +123,7 @@ func (s *deviceScan) giveUp() time.Duration {
 			pause = min(pause, left)
 			continue
 		}
-		s.finish(s.silent(device))
+		s.finish(s.unresponsive(device))
 		if len(s.queue) > 0 {
 			go s.work()
 		}

@@ -20,15 +20,15 @@ import (
 type Disk struct {
 	BlockDevice
 	position
-	Links      []string // its other names, below /dev/disk
-	Model      string   // as the hardware reports it; "" if it does not
-	Rotational bool
-	readOnly   bool
-	zoned      bool // writes must be in its zones' order
-	removable  bool
-	silent     bool // unresponsive
-	remote     bool // on a storage network, where other hosts may use it
-	virtual    bool // the kernel creates it from something else: loop, md, device-mapper, zram, nbd, ...
+	Links        []string // its other names, below /dev/disk
+	Model        string   // as the hardware reports it; "" if it does not
+	Rotational   bool
+	readOnly     bool
+	zoned        bool // writes must be in its zones' order
+	removable    bool
+	unresponsive bool
+	remote       bool // on a storage network, where other hosts may use it
+	virtual      bool // the kernel creates it from something else: loop, md, device-mapper, zram, nbd, ...
 
 	holders []string   // devices that are made of it
 	parts   []string   // its partitions
@@ -81,7 +81,7 @@ func (v DeviceScanner) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 			return nil, lvm.Errorf(lvm.KindInternal, "cannot read block device %s: %w", b.Path, err)
 		}
 		d.Links, d.uses, d.Group = links[b.Name], uses[b.Name], groups[b.Path]
-		if d.silent = slices.Contains(s.Unresponsive, b.Path); d.silent {
+		if d.unresponsive = slices.Contains(s.Unresponsive, b.Path); d.unresponsive {
 			list = append(list, d)
 			continue
 		}

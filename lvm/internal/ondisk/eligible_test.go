@@ -108,7 +108,7 @@ func TestIneligibleReasons(t *testing.T) {
 		"it carries what":            func(d *Disk) { d.uses, d.parts = []string{"carries what is mounted at /"}, []string{"sdb1"} },
 		"a part of dm-3, md0":        func(d *Disk) { d.holders = []string{"dm-3", "md0"} },
 		"partitions (sdb1)":          func(d *Disk) { d.parts = []string{"sdb1"} },
-		"it is unresponsive":         func(d *Disk) { d.silent = true },
+		"it is unresponsive":         func(d *Disk) { d.unresponsive = true },
 		"read-only":                  func(d *Disk) { d.readOnly = true },
 		"it is zoned":                func(d *Disk) { d.zoned = true },
 		"smaller than 16 MiB":        func(d *Disk) { d.Size = 16*lvm.MiB - 1 },

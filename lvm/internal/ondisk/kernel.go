@@ -23,9 +23,9 @@ func (k Kernel) Device(uuid string) (string, bool, error) {
 		return path, active, err
 	}
 	switch pos := k.positions().OfVolume(filepath.Base(path)); {
-	case pos.Standing > StandsOnVolume:
+	case pos.MadeOf > MadeOfVolume:
 		return "", false, lvm.Errorf(lvm.KindConflict, "device %s has this volume's UUID, but the driver cannot confirm that it is the volume: %s (dmsetup ls --tree shows more)", path, pos.Reason)
-	case pos.Standing == StandsOnVolume:
+	case pos.MadeOf == MadeOfVolume:
 		return "", false, lvm.Errorf(lvm.KindConflict, "device %s has this volume's UUID but is not the volume: %s; find what activated it (dmsetup ls --tree), and remove it (dmsetup remove)", path, pos.Reason)
 	}
 	return path, true, nil
@@ -62,12 +62,12 @@ func (k Kernel) DevicesOnVolumes(volumes []lvm.Device) ([]string, error) {
 	for _, v := range volumes {
 		name := filepath.Base(v.Path)
 		isVolume[name] = true
-		if where.OfVolume(name).Standing == StandsOnVolume {
+		if where.OfVolume(name).MadeOf == MadeOfVolume {
 			list = append(list, fmt.Sprintf("the node has activated a logical volume (%s) of a volume group that a user wrote to a volume", name))
 		}
 	}
 	for _, name := range names {
-		if !isVolume[name] && where.HasAttribute(name, "md") && where.Walk(name, 0).Standing == StandsOnVolume {
+		if !isVolume[name] && where.HasAttribute(name, "md") && where.Walk(name, 0).MadeOf == MadeOfVolume {
 			list = append(list, fmt.Sprintf("the node has assembled a software RAID (%s) that a user wrote to a volume", name))
 		}
 	}

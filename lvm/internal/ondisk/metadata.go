@@ -15,17 +15,17 @@ func assemble(probes []probe, component func(name string) (bool, error)) lvm.Sta
 	var pvs []probe
 	var unknown []string // unresponsive devices that never answered
 	for _, p := range probes {
-		if p.err == nil && p.Standing != StandsOnDisks && p.Standing != StandsOnVolume {
+		if p.err == nil && p.MadeOf != MadeOfDisks && p.MadeOf != MadeOfVolume {
 			state.Skipped = append(state.Skipped, fmt.Sprintf("%s is not searched for volume groups: %s", p.device.Path, p.Reason))
 		}
 		part := false
-		if (p.label != nil || p.silent()) && p.Standing == StandsOnDisks || p.Standing == standsOnRemoved {
+		if (p.label != nil || p.unresponsive()) && p.MadeOf == MadeOfDisks || p.MadeOf == madeOfRemoved {
 			var err error
 			part, err = component(p.device.Name)
 			p.err = errors.Join(p.err, err)
 		}
 		if part {
-			if p.silent() { // the device on it may still answer, from its other legs or paths
+			if p.unresponsive() { // the device on it may still answer, from its other legs or paths
 				state.Unresponsive = append(state.Unresponsive, p.device.Path)
 			}
 			continue
@@ -35,15 +35,15 @@ func assemble(probes []probe, component func(name string) (bool, error)) lvm.Sta
 			state.UnreadDevices = append(state.UnreadDevices, fmt.Sprintf("%s could not be read: %v", p.device.Path, p.err))
 			state.Unlabeled = append(state.Unlabeled, p.device.Path)
 		}
-		if p.Standing != StandsOnDisks {
+		if p.MadeOf != MadeOfDisks {
 			continue
 		}
 		if p.label != nil {
 			pvs = append(pvs, p)
-		} else if p.silent() {
+		} else if p.unresponsive() {
 			unknown = append(unknown, p.device.Path)
 		}
-		if p.silent() {
+		if p.unresponsive() {
 			state.Unresponsive = append(state.Unresponsive, p.device.Path)
 		} else {
 			state.Devices = append(state.Devices, p.device.Path)
@@ -167,7 +167,7 @@ func (c *metadataCopy) attached(present map[string][]probe, unknown []string, mo
 		}
 		if len(found) == 0 {
 			if len(unknown) > 0 && !pv.Missing {
-				h.silent = append(h.silent, describeUnknownDevice(pv.UUID, unknown))
+				h.unresponsive = append(h.unresponsive, describeUnknownDevice(pv.UUID, unknown))
 			}
 			pv.Missing = true
 			continue
@@ -220,11 +220,11 @@ func (h *restrictions) collect(pv *lvm.PV, found []probe, needs lvm.Bytes) {
 		h.shrunken = append(h.shrunken, describeShrunken(found[0].device.Path, size, needs))
 	}
 	for _, p := range found {
-		if p.silent() {
+		if p.unresponsive() {
 			pv.Unresponsive = true
-			h.silent = append(h.silent, lvm.DescribeUnresponsive(p.device.Path))
+			h.unresponsive = append(h.unresponsive, lvm.DescribeUnresponsive(p.device.Path))
 		}
-		pv.MetadataUnreadable = pv.MetadataUnreadable || p.err != nil && !p.silent()
+		pv.MetadataUnreadable = pv.MetadataUnreadable || p.err != nil && !p.unresponsive()
 	}
 }
 

@@ -12,20 +12,20 @@ import (
 	"github.com/nodelvm/nodelvm/internal/dm"
 )
 
-// Standing is the kind of what a block device is made of. It decides whether the device may have a physical volume.
-type Standing int
+// MadeOf is the kind of what a block device is made of. It decides whether the device may have a physical volume.
+type MadeOf int
 
 const (
-	StandsOnDisks   Standing = iota // A disk of the node, or made of disks only.
-	standsOnRemoved                 // Made of devices that were removed since, so its content cannot be read.
-	StandsOnNothing                 // A device-mapper device without a disk below it, so without content. Reads may fail or block.
-	StandsOnVolume                  // a volume, or made of one
-	standsUnknown                   // what it is made of is unknown
+	MadeOfDisks   MadeOf = iota // A disk of the node, or made of disks only.
+	madeOfRemoved               // Made of devices that were removed since, so its content cannot be read.
+	MadeOfNothing               // A device-mapper device without a disk below it, so without content. Reads may fail or block.
+	MadeOfVolume                // a volume, or made of one
+	madeOfUnknown               // what it is made of is unknown
 )
 
 // position is what a block device is made of, according to the kernel.
 type position struct {
-	Standing
+	MadeOf
 	Reason string // why it may not have a physical volume; "": it may
 	err    error  // why the device may have a physical volume that cannot be read; nil: it has none, or it can be read
 }
@@ -50,11 +50,11 @@ const maxStack = 16
 const majorMemory = "1:"
 
 func positionOnVolume(name string) position {
-	return position{Standing: StandsOnVolume, Reason: fmt.Sprintf("it is on the logical volume %s: the driver does not search the content of volumes for volume groups", name)}
+	return position{MadeOf: MadeOfVolume, Reason: fmt.Sprintf("it is on the logical volume %s: the driver does not search the content of volumes for volume groups", name)}
 }
 
 func positionUnknown(format string, args ...any) position {
-	return position{Standing: standsUnknown, Reason: "cannot determine what it is made of: " + fmt.Sprintf(format, args...)}
+	return position{MadeOf: madeOfUnknown, Reason: "cannot determine what it is made of: " + fmt.Sprintf(format, args...)}
 }
 
 // positionUnread is positionUnknown for an error of the kernel: the device may have a physical volume.
@@ -123,7 +123,7 @@ func (p Positions) made(name string, held, depth int) position {
 		return p.loop(name, held, depth)
 	}
 	if p.HasAttribute(name, "dm/uuid") {
-		return position{Standing: StandsOnNothing, Reason: fmt.Sprintf("%s is a device-mapper device with no device below it", name)}
+		return position{MadeOf: MadeOfNothing, Reason: fmt.Sprintf("%s is a device-mapper device with no device below it", name)}
 	}
 	return positionUnknown("%s is no disk, and the kernel names no device below it", name)
 }
@@ -144,11 +144,11 @@ func (p Positions) all(below []string, depth int) position {
 	remains := false
 	for _, name := range below {
 		switch pos := p.Walk(name, depth+1); {
-		case pos.Standing == StandsOnVolume:
+		case pos.MadeOf == MadeOfVolume:
 			return pos
-		case pos.Standing == standsOnRemoved || pos.Standing == StandsOnNothing:
+		case pos.MadeOf == madeOfRemoved || pos.MadeOf == MadeOfNothing:
 			empty = pos
-		case !remains || pos.Standing > worst.Standing:
+		case !remains || pos.MadeOf > worst.MadeOf:
 			worst, remains = pos, true
 		}
 	}
@@ -185,7 +185,7 @@ func (p Positions) constant(name string, depth int) (pos position, constant bool
 func (p Positions) disk(name string) (position, bool, error) {
 	bus, err := os.Readlink(p.path(name, "device/subsystem"))
 	if err == nil && filepath.Base(bus) == "rbd" {
-		return position{Standing: StandsOnVolume, Reason: fmt.Sprintf("%s is an image of a Ceph cluster, a volume of another storage system", name)}, true, nil
+		return position{MadeOf: MadeOfVolume, Reason: fmt.Sprintf("%s is an image of a Ceph cluster, a volume of another storage system", name)}, true, nil
 	}
 	return position{}, true, nil
 }

@@ -74,12 +74,12 @@ func (s *stack) forge(name string) {
 
 // TestPositions: the reader finds a physical volume on any stack of disks only, and on no other device.
 func TestPositions(t *testing.T) {
-	const disks, volume, unknown, nothing, removed = StandsOnDisks, StandsOnVolume, standsUnknown, StandsOnNothing, standsOnRemoved
+	const disks, volume, unknown, nothing, removed = MadeOfDisks, MadeOfVolume, madeOfUnknown, MadeOfNothing, madeOfRemoved
 	onFileOf := func(s *stack, name string) loopStatus { return loopStatus{fileSystem: s.Number(name)} }
 	onDevice := func(s *stack, name string) loopStatus { return loopStatus{device: s.Number(name), fileSystem: 5} }
 	for what, c := range map[string]struct {
 		device string
-		want   Standing
+		want   MadeOf
 		make   func(s *stack)
 	}{
 		"a disk":      {"sda", disks, func(*stack) {}},
@@ -187,7 +187,7 @@ func TestPositions(t *testing.T) {
 			s.forge(c.device)
 			where := s.reader().positions()
 			pos := where.Walk(c.device, 0)
-			if pos.Standing != c.want || (pos.Reason == "") != (c.want == disks) {
+			if pos.MadeOf != c.want || (pos.Reason == "") != (c.want == disks) {
 				t.Errorf("its position is %+v, want %d", pos, c.want)
 			}
 			state, err := s.reader().Read(t.Context())
@@ -274,10 +274,10 @@ func TestMemoryFile(t *testing.T) {
 	s.loop("loop0", loopStatus{fileSystem: unix.Mkdev(0, 24)})
 	s.loop("loop1", loopStatus{fileSystem: unix.Mkdev(0, 25)})
 	where := s.reader().positions()
-	if pos := where.Walk("loop0", 0); pos.Standing != StandsOnDisks {
+	if pos := where.Walk("loop0", 0); pos.MadeOf != MadeOfDisks {
 		t.Errorf("in memory: %+v", pos)
 	}
-	if pos := where.Walk("loop1", 0); pos.Standing != standsUnknown {
+	if pos := where.Walk("loop1", 0); pos.MadeOf != madeOfUnknown {
 		t.Errorf("in a file system that is not mounted here: %+v", pos)
 	}
 }
@@ -336,7 +336,7 @@ func TestLoopDeviceStaysOpenDuringCheck(t *testing.T) {
 		t.Errorf("loop devices that were asked: %q", s.opened)
 	}
 	s.loop("loop1", loopStatus{device: s.Number("sda")})
-	if pos := d.positions().Walk("loop1", 0); pos.Standing != StandsOnDisks || fixture.IsOpen(t, filepath.Join(s.Dev, "loop1")) {
+	if pos := d.positions().Walk("loop1", 0); pos.MadeOf != MadeOfDisks || fixture.IsOpen(t, filepath.Join(s.Dev, "loop1")) {
 		t.Errorf("%+v, and it stays open", pos)
 	}
 }
@@ -365,7 +365,7 @@ func TestPositionOfVolumeOnRemovedDisks(t *testing.T) {
 		s := newStack(t)
 		c.make(s)
 		where := s.reader().positions()
-		if pos := where.OfVolume("dm-14"); pos.Standing > StandsOnNothing {
+		if pos := where.OfVolume("dm-14"); pos.MadeOf > MadeOfNothing {
 			t.Errorf("%s: %+v", what, pos)
 		}
 		if below, removed, err := where.DevicesBelow("dm-14"); err != nil || !slices.Equal(below, c.want) || slices.Equal(removed, []string{"sdb"}) == (what == "on a multipath device") {
@@ -382,7 +382,7 @@ func TestPositionOfVolume(t *testing.T) {
 		s.Mapper("dm-7", "LVM-evilleg", "loop0")
 		s.Mapper("dm-8", "LVM-abcleg", "sda1")
 		s.Mapper("dm-9", "LVM-aavictim", below)
-		if pos := s.reader().positions().OfVolume("dm-9"); (pos.Standing <= StandsOnNothing) != want {
+		if pos := s.reader().positions().OfVolume("dm-9"); (pos.MadeOf <= MadeOfNothing) != want {
 			t.Errorf("on %s: %+v", below, pos)
 		}
 	}

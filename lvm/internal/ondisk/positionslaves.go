@@ -39,7 +39,7 @@ func (p Positions) slaves(name string) (below, removed []string, err error) {
 // physical volume.
 func positionRemoved(name string, removed ...string) position {
 	err := fmt.Errorf("%s is made of devices that were removed (%s)", name, strings.Join(removed, ", "))
-	return position{Standing: standsOnRemoved, Reason: err.Error(), err: err}
+	return position{MadeOf: madeOfRemoved, Reason: err.Error(), err: err}
 }
 
 // DevicesBelow returns the names of the devices below all of LVM's devices of a logical volume, and of those that were removed;

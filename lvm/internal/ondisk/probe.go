@@ -38,13 +38,13 @@ type probe struct {
 // errUnresponsive is the error of an unresponsive device; the rest of its probe is its last answer.
 var errUnresponsive = errors.New("it does not answer")
 
-func (p probe) silent() bool { return errors.Is(p.err, errUnresponsive) }
+func (p probe) unresponsive() bool { return errors.Is(p.err, errUnresponsive) }
 
 // lost returns the probe of a device that had a physical volume, and of which it is now unknown what it is made of, or whose
 // disks were all removed: it does not answer. A device that is made of a volume or of nothing now has another content.
 func (p probe) lost(before probe) (probe, bool) {
-	had := before.label != nil && before.Standing == StandsOnDisks
-	if !had || p.Standing != standsOnRemoved && p.Standing != standsUnknown {
+	had := before.label != nil && before.MadeOf == MadeOfDisks
+	if !had || p.MadeOf != madeOfRemoved && p.MadeOf != madeOfUnknown {
 		return p, false
 	}
 	before.device, before.err = p.device, fmt.Errorf("%w: %s", errUnresponsive, p.Reason)
@@ -71,7 +71,7 @@ type prober struct {
 // five for a disk of an unchanged group, and one more for a new text.
 func (r prober) probe(d BlockDevice, before probe) probe {
 	p := probe{device: d}
-	if p.position = r.unopened(d); p.Standing != StandsOnDisks && p.Standing != StandsOnNothing {
+	if p.position = r.unopened(d); p.MadeOf != MadeOfDisks && p.MadeOf != MadeOfNothing {
 		p.err = p.position.err
 		return p
 	}
@@ -84,9 +84,9 @@ func (r prober) probe(d BlockDevice, before probe) probe {
 	p.position, p.err = r.opened(d, f)
 	switch {
 	case p.err != nil:
-	case p.Standing == StandsOnDisks:
+	case p.MadeOf == MadeOfDisks:
 		return r.content(p, f, before)
-	case p.Standing == StandsOnNothing:
+	case p.MadeOf == MadeOfNothing:
 		_, p.err = f.read(span{0, headSize}) // fails if the disks below it failed or were removed, such as all paths of a multipath device
 	}
 	return p

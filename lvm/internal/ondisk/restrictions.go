@@ -11,17 +11,17 @@ import (
 
 // restrictions are a group's properties that forbid changes. Both readers collect them; problem formats them.
 type restrictions struct {
-	exported   bool
-	shared     bool // needs lvmlockd or clvmd
-	readOnly   bool
-	fixed      bool // vgchange -x n
-	systemID   string
-	duplicates []string // Sentences, one for each PV that two devices have.
-	shrunken   []string // Sentences, one for each PV whose device is too small.
-	silent     []string // Sentences, one for each unresponsive PV.
-	moved      []string // Sentences, one for each PV that belongs to another group.
-	unreadable string   // why its logical volumes cannot be read
-	unknown    string   // what LVM of a later version may have added, in words
+	exported     bool
+	shared       bool // needs lvmlockd or clvmd
+	readOnly     bool
+	fixed        bool // vgchange -x n
+	systemID     string
+	duplicates   []string // Sentences, one for each PV that two devices have.
+	shrunken     []string // Sentences, one for each PV whose device is too small.
+	unresponsive []string // Sentences, one for each unresponsive PV.
+	moved        []string // Sentences, one for each PV that belongs to another group.
+	unreadable   string   // why its logical volumes cannot be read
+	unknown      string   // what LVM of a later version may have added, in words
 }
 
 // closed reports whether LVM refuses all changes, or the driver must not try any.
@@ -32,8 +32,8 @@ func (h restrictions) closed() bool {
 // problem describes the first restriction for Group.Problem; "": none.
 func (h restrictions) problem(name lvm.VGName) string {
 	switch {
-	case len(h.silent) > 0:
-		return strings.Join(h.silent, "; ")
+	case len(h.unresponsive) > 0:
+		return strings.Join(h.unresponsive, "; ")
 	case h.unreadable != "":
 		return fmt.Sprintf("the driver cannot read its metadata: %s. Its volumes stay usable; please report this with the output of vgcfgbackup", h.unreadable)
 	case len(h.moved) > 0:

@@ -66,7 +66,7 @@ func (r *Preparer) Prepare(ctx context.Context, p lvm.Preparation) (lvm.PrepareR
 		text := run.reports[d.Path]
 		switch {
 		case text != "":
-		case d.Standing != ondisk.StandsOnDisks:
+		case d.MadeOf != ondisk.MadeOfDisks:
 			continue // on a volume, or reported in State.Skipped
 		case d.Group != "":
 			text = "belongs to volume group " + string(d.Group)

@@ -72,7 +72,7 @@ func TestPoolExtensionNeed(t *testing.T) {
 		t.Errorf("an admin's pool: %+v", need)
 	}
 	p = growing(t, 900)
-	p.Promised = p.Promise(100, 100)
+	p.Provisioned = p.ProvisionLimit(100, 100)
 	if need := p.Due(filled(100), alloc.UsualPolicy); need != (alloc.PoolNeed{}) {
 		t.Errorf("a pool without overprovisioning: %+v", need)
 	}
@@ -123,7 +123,7 @@ func TestRefusalOfAnAdminsPool(t *testing.T) {
 	p := growing(t, 900)
 	p.Ours = false
 	class := lvm.Class{Layout: lvm.LayoutThin, Pool: p.Name, Overprovision: 100}
-	p.Promised = p.Promise(p.Data, 100) - p.Chunks(1)
+	p.Provisioned = p.ProvisionLimit(p.Data, 100) - p.Chunks(1)
 	_, err := p.Growth(95+2, 95, class, "c")
 	if err == nil || strings.Contains(err.Error(), "more, at") || !strings.Contains(err.Error(), "for this volume") {
 		t.Errorf("the refusal of an extension: %v", err)

@@ -92,7 +92,7 @@ func TestKernelStatus_RealLVM(t *testing.T) {
 		if string(g.Name) != b.Group {
 			continue
 		}
-		if len(g.Pools) != 1 || g.Pools[0].MetadataUsed == 0 || g.Pools[0].MetadataUsed > g.Pools[0].MetadataSize || g.Pools[0].Promised != 8*lvm.MiB {
+		if len(g.Pools) != 1 || g.Pools[0].MetadataUsed == 0 || g.Pools[0].MetadataUsed > g.Pools[0].MetadataSize || g.Pools[0].Provisioned != 8*lvm.MiB {
 			t.Errorf("pools %+v", g.Pools)
 		}
 	}

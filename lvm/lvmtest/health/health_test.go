@@ -117,7 +117,7 @@ func TestHealth(t *testing.T) {
 	lose(false)
 	m := hosttest.Report(d.Host)
 	i := slices.IndexFunc(m.Groups, func(g report.Group) bool { return string(g.Name) == b.Group })
-	if p := m.Groups[i].Pools; len(p) != 1 || p[0].Name != lvm.DefaultPool || p[0].Promised != thin.Size || p[0].Size == 0 || p[0].MetadataUsed == 0 || m.MetadataDifference != "" {
+	if p := m.Groups[i].Pools; len(p) != 1 || p[0].Name != lvm.DefaultPool || p[0].Provisioned != thin.Size || p[0].Size == 0 || p[0].MetadataUsed == 0 || m.MetadataDifference != "" {
 		t.Errorf("it reports %+v", m)
 	}
 }

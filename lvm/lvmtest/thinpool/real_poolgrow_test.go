@@ -50,7 +50,7 @@ func TestExtendThinPools_RealLVM(t *testing.T) {
 		return lvm.Spec{Name: name, Class: class, Required: size}
 	}
 	first := d.MustCreate(t, spec("first", 40*lvm.MiB))
-	if p := pool(); p.Size != 24*lvm.MiB || p.Promised != 40*lvm.MiB || p.MetadataSize != 4*lvm.MiB {
+	if p := pool(); p.Size != 24*lvm.MiB || p.Provisioned != 40*lvm.MiB || p.MetadataSize != 4*lvm.MiB {
 		t.Errorf("at first %+v", p)
 	}
 	hosttest.Must(t, d.ExtendThinPools(t.Context()))

@@ -203,7 +203,7 @@ func (s *Source) volume(page *report.Node, l *layout, p *report.Pool, node, numb
 		v.Layout, v.Pool = "thin", p.Name
 		used := size * lvm.Bytes(5+l.random.IntN(60)) / 100
 		v.Used = &used
-		p.Used, p.Promised = min(p.Used+used, p.Size), p.Promised+size
+		p.Used, p.Provisioned = min(p.Used+used, p.Size), p.Provisioned+size
 		page.Snapshots = append(page.Snapshots, report.Snapshot{ID: l.uuid + "/snap-" + lv, Group: group, LV: "snap-" + lv, Name: "snapshot-" + lv[4:],
 			Cluster: cluster, State: "ready", Source: v.ID, Size: size, Created: Start.Add(-time.Hour)})
 	case 2:
