@@ -154,9 +154,9 @@ func TestNamedRepairFindsTheData(t *testing.T) {
 	b.umount(b.path("staging"))
 }
 
-// TestVolumesOfEarlierVersions: one that was never staged gets its file system; one that was in use is not formatted as long as a copy of its
+// TestVolumesWithoutTag: an adopted volume that was never used gets its file system; one that was in use is not formatted as long as a copy of its
 // superblock, or another structure, shows that.
-func TestVolumesOfEarlierVersions(t *testing.T) {
+func TestVolumesWithoutTag(t *testing.T) {
 	for _, test := range []struct {
 		fsType string
 		size   int64

@@ -97,7 +97,7 @@ func (b *bench) isMarked(name string) bool {
 	return false
 }
 
-// volume makes a blank volume of some MiB without the tag for a format mark, as an earlier version created one; whatever is mounted of
+// volume makes a blank volume of some MiB without the tag for a format mark, as an admin creates one; whatever is mounted of
 // it goes at the end.
 func (b *bench) volume(name string, size int64) string {
 	b.t.Helper()

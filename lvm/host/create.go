@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -43,19 +44,27 @@ var errChanged = errors.New("the volume groups changed meanwhile")
 // createAttempts bounds how often create plans: again after a leftover, and after an admin's commands in between.
 const createAttempts = 5
 
+// planAgain repeats create, which plans and runs the plan, until its plan holds.
+func planAgain[T any](what string, create func() (T, error)) (T, error) {
+	for range createAttempts {
+		if created, err := create(); !errors.Is(err, errChanged) {
+			return created, err
+		}
+	}
+	var none T
+	return none, lvm.Errorf(lvm.KindBusy, "%s: another program keeps changing the volume groups of this node; retry", what)
+}
+
 func (h *Host) create(ctx context.Context, p reserve.Request) (v lvm.Volume, err error) {
 	leave := h.reserved.Enter(p.Spec)
 	defer func() { leave(err) }()
-	for range createAttempts {
+	return planAgain(fmt.Sprintf("volume %q", p.Spec.Name), func() (lvm.Volume, error) {
 		m, err := h.tryCreate(ctx, p)
 		if err == nil && m.State == lvm.StateZeroing {
 			m.Volume, err = h.zeroNew(ctx, m)
 		}
-		if !errors.Is(err, errChanged) {
-			return m.Volume, err
-		}
-	}
-	return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q: another program keeps changing the volume groups of this node; retry", p.Spec.Name)
+		return m.Volume, err
+	})
 }
 
 // tryCreate plans under the lock of the group that served the class last. If another operation holds that lock, or no group is

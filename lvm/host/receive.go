@@ -3,7 +3,7 @@ package host
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
@@ -18,13 +18,7 @@ import (
 // KindOutOfRange, KindBusy: as Create.
 func (h *Host) Receive(ctx context.Context, in lvm.Incoming) (lvm.Volume, error) {
 	return oplock.Do(ctx, &h.operations, lvm.LVName(in.Spec.Name), in, func(ctx context.Context) (lvm.Volume, error) {
-		for range createAttempts {
-			v, err := h.receive(ctx, in)
-			if !errors.Is(err, errChanged) {
-				return v, err
-			}
-		}
-		return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q: another program keeps changing the volume groups of this node; retry", in.Spec.Name)
+		return planAgain(fmt.Sprintf("volume %q", in.Spec.Name), func() (lvm.Volume, error) { return h.receive(ctx, in) })
 	})
 }
 

@@ -19,13 +19,7 @@ import (
 // KindInsufficientCapacity: its pool is too full; KindBusy: retry, perhaps after the file system is thawed.
 func (h *Host) TakeRound(ctx context.Context, spec lvm.RoundSpec) (lvm.Round, error) {
 	return oplock.Do(ctx, &h.operations, lvm.RoundName(spec.Move), spec, func(ctx context.Context) (lvm.Round, error) {
-		for range createAttempts {
-			r, err := h.takeRound(ctx, spec)
-			if !errors.Is(err, errChanged) {
-				return r, err
-			}
-		}
-		return lvm.Round{}, lvm.Errorf(lvm.KindBusy, "volume %s: another program keeps changing its volume group; retry", spec.Source)
+		return planAgain("volume "+spec.Source.String(), func() (lvm.Round, error) { return h.takeRound(ctx, spec) })
 	})
 }
 

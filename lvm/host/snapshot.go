@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -25,13 +26,7 @@ type (
 // KindInsufficientCapacity: the pool; KindBusy: retry, perhaps after the file system is thawed.
 func (h *Host) CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error) {
 	return oplock.Do(ctx, &h.operations, lvm.SnapshotName(spec.Name), snapping{spec}, func(ctx context.Context) (lvm.Snapshot, error) {
-		for range createAttempts {
-			sn, err := h.createSnapshot(ctx, spec)
-			if !errors.Is(err, errChanged) {
-				return sn, err
-			}
-		}
-		return lvm.Snapshot{}, lvm.Errorf(lvm.KindBusy, "snapshot %q: another program keeps changing its volume group; retry", spec.Name)
+		return planAgain(fmt.Sprintf("snapshot %q", spec.Name), func() (lvm.Snapshot, error) { return h.createSnapshot(ctx, spec) })
 	})
 }
 

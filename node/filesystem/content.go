@@ -97,7 +97,7 @@ func mountableAs(fsType, found string) bool {
 
 // checkFormat refuses (lvm.KindConflict) to format a device on which nothing is recognized, without a proof that no file system on it was
 // ever mounted. The proof is its format mark, or the superblock of a mkfs.xfs that did not end. A volume that has no tag for the mark, because an
-// earlier version or an admin created it, may be formatted if it has no remains of a file system either.
+// admin created it, may be formatted if it has no remains of a file system either.
 func checkFormat(device string, c Content, o Origin, kind string) error {
 	switch {
 	case o.copied:

@@ -61,10 +61,10 @@ func TestPlanContent(t *testing.T) {
 	}
 }
 
-// TestCheckFormat: only a mark, or a superblock that says so itself, allows the format of a volume that the driver created. For the volumes of
-// earlier versions the absence of all remains suffices. A copy and a raw volume are never formatted.
+// TestCheckFormat: only a mark, or a superblock that says so itself, allows the format of a volume that the driver created. For volumes
+// without the tag the absence of all remains suffices. A copy and a raw volume are never formatted.
 func TestCheckFormat(t *testing.T) {
-	created, earlier := Origin{marked: true}, Origin{}
+	created, adopted := Origin{marked: true}, Origin{}
 	rest := Remains{Kind: "btrfs", What: "a mirror of a btrfs superblock at byte 67108864"}
 	backup := Remains{Kind: "ext4", What: "a copy of an ext4 superblock", Block: 8193, BlockSize: 1024}
 	for _, test := range []struct {
@@ -74,13 +74,13 @@ func TestCheckFormat(t *testing.T) {
 		says    string // "": it may be formatted
 	}{
 		{"new", Content{Marked: true}, created, ""},
-		{"new, of an earlier version", Content{}, earlier, ""},
+		{"new, adopted", Content{}, adopted, ""},
 		{"an interrupted mkfs.xfs", Content{Unfinished: "xfs"}, created, ""},
 		{"an interrupted mkfs.ext4, with its mark", Content{Unfinished: "ext4", Marked: true}, created, ""},
 		{"zeroes", Content{}, created, "was in use, and contains nothing that the driver recognizes: its beginning is damaged"},
 		{"zeroes and a mirror", Content{Rest: rest}, created, "but it has a mirror of a btrfs superblock at byte 67108864"},
-		{"the same of an earlier version", Content{Rest: rest}, earlier, "btrfs rescue super-recover /dev/dm-3"},
-		{"a copy of the superblock", Content{Rest: backup}, earlier, "e2fsck -b 8193 -B 1024 /dev/dm-3"},
+		{"the same, adopted", Content{Rest: rest}, adopted, "btrfs rescue super-recover /dev/dm-3"},
+		{"a copy of the superblock", Content{Rest: backup}, adopted, "e2fsck -b 8193 -B 1024 /dev/dm-3"},
 		{"a restored volume", Content{}, Origin{copied: true}, "never formats a copy"},
 		{"a restored volume with its own mark", Content{Marked: true}, Origin{copied: true, marked: true}, "never formats a copy"},
 		{"a raw volume", Content{}, Origin{raw: true}, "raw block volume"},

@@ -84,8 +84,8 @@ func TestParameterChangesCommand(t *testing.T) {
 			if has && differ && lines[0] == lines[1] {
 				t.Errorf("%s: %s and %s give the layout %s one command line: give its row a tag, or an option", p.Name, values[0], values[1], layout)
 			}
-			if has && differ && p.Option != "" && (untagged[0] == untagged[1] || !slices.Contains(strings.Fields(untagged[0]), p.Option)) {
-				t.Errorf("%s: the option %s does not reach lvcreate for the layout %s: %s", p.Name, p.Option, layout, untagged[0])
+			if has && differ && p.Option != "" && (untagged[0] == untagged[1] || !slices.Contains(strings.Fields(untagged[1]), p.Option)) {
+				t.Errorf("%s: the option %s does not reach lvcreate for the layout %s: %s", p.Name, p.Option, layout, untagged[1])
 			}
 		}
 	}

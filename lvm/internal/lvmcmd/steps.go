@@ -97,36 +97,29 @@ func ExtendSteps(x alloc.Extension) ([]Step, error) {
 
 // SnapshotSteps are the commands that create a planned snapshot.
 func SnapshotSteps(p alloc.SnapshotPlacement) ([]Step, error) {
-	origin, err := TargetOf(p.Group.Name, p.Snapshot.Source.LV)
-	if err != nil {
-		return nil, err
-	}
-	t, err := TargetOf(p.Group.Name, p.Snapshot.ID.LV)
-	if err != nil {
-		return nil, err
-	}
-	steps, err := PoolSteps(p.Pool)
-	if err != nil {
-		return nil, err
-	}
-	return append(steps, Step{snapshotArgs(t, origin, p.Group, p.Snapshot)}), nil
+	return copySteps(p.Pool, p.Group, p.Snapshot.Source, p.Snapshot.ID, func(t, origin Target) []string { return snapshotArgs(t, origin, p.Group, p.Snapshot) })
 }
 
 // RoundSteps are the commands that create a planned round.
 func RoundSteps(p alloc.RoundPlacement) ([]Step, error) {
-	origin, err := TargetOf(p.Group.Name, p.Round.Source.LV)
+	return copySteps(p.Pool, p.Group, p.Round.Source, p.Round.ID, func(t, origin Target) []string { return roundArgs(t, origin, p.Group, p.Round) })
+}
+
+// copySteps are what the pool needs, and the command that creates a thin snapshot, id, of origin.
+func copySteps(pool *alloc.PoolGrowth, g lvm.Group, origin, id lvm.ID, args func(t, origin Target) []string) ([]Step, error) {
+	from, err := TargetOf(g.Name, origin.LV)
 	if err != nil {
 		return nil, err
 	}
-	t, err := TargetOf(p.Group.Name, p.Round.ID.LV)
+	t, err := TargetOf(g.Name, id.LV)
 	if err != nil {
 		return nil, err
 	}
-	steps, err := PoolSteps(p.Pool)
+	steps, err := PoolSteps(pool)
 	if err != nil {
 		return nil, err
 	}
-	return append(steps, Step{roundArgs(t, origin, p.Group, p.Round)}), nil
+	return append(steps, Step{args(t, from)}), nil
 }
 
 // PoolSteps are the commands that a pool needs before it provisions more: none, to create it, to extend it, or both. Either does no

@@ -126,7 +126,7 @@ func (l *dirtyLife) extend(t *testing.T) {
 	extend := l.d.Extend // a tag marks a raw block volume
 	untagged := !v.Block && l.IntN(3) == 0
 	if untagged {
-		extend = l.d.ExtendBlock // without the tag, from an earlier release
+		extend = l.d.ExtendBlock // without the tag
 	}
 	now, err := extend(t.Context(), v.ID, v.Size+lvm.Bytes(1+l.IntN(5))*lvmtest.ExtentSize, 0)
 	if lvm.KindOf(err) == lvm.KindOutOfRange {
