@@ -92,24 +92,33 @@ func TestCreateErrorWhileLvcreateRuns(t *testing.T) {
 	}
 }
 
-// A disk goes away while a volume is being made: whether it was made shows when the disk is back, and until then no other
-// node may make it. What was never asked for here goes there at once.
+// A disk goes away while a volume is being made, and the request ends without an answer, or panics: whether it was made shows when the
+// disk is back, and until then no other node may make it. What was never asked for here goes there at once.
 func TestCreateErrorWhileAbsenceIsUnproven(t *testing.T) {
-	s, node := newTestServer(t)
-	missing := func(is bool) {
-		node.Change("vg-nvme", func(g *lvm.Group) { g.PVs[0].Missing = is })
+	for name, end := range map[string]func(){
+		"no answer": func() {},
+		"a panic":   func() { panic("index out of range") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, node := newTestServer(t)
+			missing := func(is bool) {
+				node.Change("vg-nvme", func(g *lvm.Group) { g.PVs[0].Missing = is })
+			}
+			s.volumes = &vanishing{Volumes: s.volumes, vanish: func() { missing(true); end() }}
+			survive(func() {
+				_, err := s.CreateVolume(t.Context(), wanted())
+				expectKind(t, err, lvm.KindBusy)
+			})
+			_, err := s.CreateVolume(t.Context(), wanted())
+			expectKind(t, err, lvm.KindBusy, "vg-nvme")
+			other := wanted()
+			other.Name = "pvc-2"
+			_, err = s.CreateVolume(t.Context(), other)
+			expectKind(t, err, lvm.KindInsufficientCapacity)
+			missing(false)
+			mustCreate(t, s, wanted())
+		})
 	}
-	s.volumes = &vanishing{Volumes: s.volumes, vanish: func() { missing(true) }}
-	_, err := s.CreateVolume(t.Context(), wanted())
-	expectKind(t, err, lvm.KindBusy)
-	_, err = s.CreateVolume(t.Context(), wanted())
-	expectKind(t, err, lvm.KindBusy, "vg-nvme")
-	other := wanted()
-	other.Name = "pvc-2"
-	_, err = s.CreateVolume(t.Context(), other)
-	expectKind(t, err, lvm.KindInsufficientCapacity)
-	missing(false)
-	mustCreate(t, s, wanted())
 }
 
 // vanishing lets the disks vanish when the first volume was to be made, so that its outcome is not known.
@@ -122,8 +131,9 @@ func (v *vanishing) CreateWithPeers(ctx context.Context, spec lvm.Spec, peers []
 	if v.vanish == nil {
 		return v.Volumes.CreateWithPeers(ctx, spec, peers)
 	}
-	v.vanish()
+	vanish := v.vanish
 	v.vanish = nil
+	vanish()
 	return lvm.Volume{}, lvm.Errorf(lvm.KindBusy, "volume %q: the operation continues", spec.Name)
 }
 

@@ -111,21 +111,6 @@ func survive(run func()) {
 	run()
 }
 
-// A volume's request that panics may have made it.
-func TestCreateErrorAfterPanic(t *testing.T) {
-	s, node := newTestServer(t)
-	missing := func(is bool) {
-		node.Change("vg-nvme", func(g *lvm.Group) { g.PVs[0].Missing = is })
-	}
-	s.volumes = &vanishing{Volumes: s.volumes, vanish: func() { missing(true); panic("index out of range") }}
-	survive(func() { _, _ = s.CreateVolume(t.Context(), wanted()) })
-	s.volumes.(*vanishing).vanish = nil
-	_, err := s.CreateVolume(t.Context(), wanted())
-	expectKind(t, err, lvm.KindBusy, "vg-nvme")
-	missing(false)
-	mustCreate(t, s, wanted())
-}
-
 // unreadableSnapshots are on disks that cannot be read.
 type unreadableSnapshots struct{ Snapshots }
 

@@ -237,6 +237,12 @@ func sleepers(t *testing.T) (files []string) {
 
 // TestInterruptedUpIsCleanedUp: Down removes all that an Up leaves that was killed at any moment.
 func TestInterruptedUpIsCleanedUp(t *testing.T) {
+	interruptUp(t, []time.Duration{20, 60, 120, 250, 500, 1000, 2000}, "--nodes", "2")
+}
+
+// interruptUp kills an Up after each of these milliseconds.
+func interruptUp(t *testing.T, afterEach []time.Duration, args ...string) {
+	t.Helper()
 	l := openSmall(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
@@ -244,9 +250,9 @@ func TestInterruptedUpIsCleanedUp(t *testing.T) {
 	if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", command, "../cmd/lab").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, after := range []time.Duration{20, 60, 120, 250, 500, 1000, 2000} {
+	for _, after := range afterEach {
 		t.Run(fmt.Sprintf("after %d ms", after), func(t *testing.T) {
-			cmd := exec.CommandContext(ctx, command, "--dir", l.dir, "up", "--no-kubernetes", "--nodes", "2")
+			cmd := exec.CommandContext(ctx, command, append([]string{"--dir", l.dir, "up", "--no-kubernetes"}, args...)...)
 			must(t, cmd.Start())
 			time.Sleep(after * time.Millisecond)
 			if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {

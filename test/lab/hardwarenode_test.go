@@ -5,10 +5,7 @@ package lab
 import (
 	"context"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -70,24 +67,5 @@ func TestHardwareNode(t *testing.T) {
 
 // TestHardwareNodeInterruptedUp: Down removes all that an Up of a node on emulated hardware leaves that was killed.
 func TestHardwareNodeInterruptedUp(t *testing.T) {
-	l := openSmall(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-	defer cancel()
-	command := filepath.Join(t.TempDir(), "lab")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", command, "../cmd/lab").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, after := range []time.Duration{250, 1000, 4000} {
-		cmd := exec.CommandContext(ctx, command, "--dir", l.dir, "up", "--hardware", "--no-kubernetes", "--nodes", "1")
-		must(t, cmd.Start())
-		time.Sleep(after * time.Millisecond)
-		if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
-			t.Logf("up had ended already: %v", err)
-		}
-		_ = cmd.Wait() // killed, as it should be
-		must(t, l.Down(ctx))
-		if left := leftovers(t, l); len(left) > 0 {
-			t.Errorf("left after Down:\n%s", strings.Join(left, "\n"))
-		}
-	}
+	interruptUp(t, []time.Duration{250, 1000, 4000}, "--hardware", "--nodes", "1")
 }

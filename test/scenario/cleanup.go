@@ -65,8 +65,13 @@ func DeleteSnapshots(ctx context.Context, env *Environment) error {
 	if _, err := env.Kubectl(ctx, "", "delete", "volumesnapshot", "-n", cluster.Namespace, "--all", "--wait"); err != nil {
 		return err
 	}
+	return env.WaitNone(ctx, "volumesnapshotcontent")
+}
+
+// WaitNone waits until kubectl get finds no object.
+func (env *Environment) WaitNone(ctx context.Context, get ...string) error {
 	return cluster.Eventually(ctx, func() error {
-		left, err := env.Kubectl(ctx, "", "get", "volumesnapshotcontent", "-o", "name")
+		left, err := env.Kubectl(ctx, "", append([]string{"get", "-o", "name"}, get...)...)
 		if err == nil && left != "" {
 			err = fmt.Errorf("these are still there: %s", left)
 		}

@@ -79,13 +79,7 @@ func stopAgents(ctx context.Context, env *scenario.Environment) error {
 	if err := placeAgents(ctx, env, `"none"`); err != nil {
 		return err
 	}
-	return cluster.Eventually(ctx, func() error {
-		left, err := env.Kubectl(ctx, "", "get", "pods", "-n", veleroNamespace, "-l", "name=node-agent", "-o", "name")
-		if err == nil && left != "" {
-			err = fmt.Errorf("these are still there: %s", left)
-		}
-		return err
-	})
+	return env.WaitNone(ctx, "pods", "-n", veleroNamespace, "-l", "name=node-agent")
 }
 
 func startAgents(ctx context.Context, env *scenario.Environment) error {

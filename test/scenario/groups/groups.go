@@ -241,13 +241,7 @@ func (s *snapshot) delete(ctx context.Context, env *scenario.Environment) error 
 
 // noContents waits until there is no snapshot, and no content of one or of a group snapshot.
 func noContents(ctx context.Context, env *scenario.Environment) error {
-	return cluster.Eventually(ctx, func() error {
-		left, err := env.Kubectl(ctx, "", "get", "volumesnapshot,volumesnapshotcontent,volumegroupsnapshot,volumegroupsnapshotcontent", "-A", "-o", "name")
-		if err == nil && left != "" {
-			err = fmt.Errorf("these are still there: %s", left)
-		}
-		return err
-	})
+	return env.WaitNone(ctx, "volumesnapshot,volumesnapshotcontent,volumegroupsnapshot,volumegroupsnapshotcontent", "-A")
 }
 
 func end(ctx context.Context, env *scenario.Environment) error {
