@@ -3,8 +3,11 @@
 package innode
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -32,6 +35,22 @@ func (r refusal) check(t *testing.T, before string) {
 	if after := seqnos(t); after != before {
 		t.Errorf("%s: a group was changed: %q before, %q after", r.what, before, after)
 	}
+}
+
+// keepMount starts a process that keeps the file system at a path mounted, at another path and for itself alone.
+func keepMount(t *testing.T, path string) *os.Process {
+	t.Helper()
+	keeper := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "sh", "-ec", `mount --bind "$1" "$2"; echo ready; exec sleep infinity`, "sh", path, t.TempDir())
+	ready, err := keeper.StdoutPipe()
+	must(t, err)
+	must(t, keeper.Start())
+	t.Cleanup(func() {
+		_ = keeper.Process.Kill() // it may have ended
+		_ = keeper.Wait()
+	})
+	_, err = ready.Read(make([]byte, len("ready\n")))
+	must(t, err)
+	return keeper.Process
 }
 
 // What is in use is not deleted; calls that come twice, early or late, do what is left to do.
@@ -71,9 +90,19 @@ func TestRepeatedAndOutOfOrderCalls(t *testing.T) {
 		return err
 	}}.check(t, before)
 	refusal{"deleting a volume that only a pod has", codes.FailedPrecondition, "is in use by the mount at", remove}.check(t, before)
+	hidden := keepMount(t, target)
 	for range 2 {
 		c.unmount(t, v, staging, target)
 	}
+	err := remove()
+	command := regexp.MustCompile(`grep -lwE .* /proc/\[0-9\]\*/mountinfo`).FindString(status.Convert(err).Message())
+	if status.Code(err) != codes.FailedPrecondition || command == "" {
+		t.Fatalf("deleting a volume whose mount another process has: %v", err)
+	}
+	if found := output(t, "sh", "-c", command+"; true"); found != fmt.Sprintf("/proc/%d/mountinfo", hidden.Pid) {
+		t.Errorf("%s prints %q, and process %d has the mount", command, found, hidden.Pid)
+	}
+	must(t, hidden.Kill())
 	if text, err := os.ReadFile(file); err != nil || string(text) != "theirs" {
 		t.Errorf("the file reads %q, %v", text, err)
 	}
