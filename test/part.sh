@@ -194,6 +194,7 @@ lab() {
 	local bad=0
 	readers || bad=1
 	go_test test lab testname -tags e2e -count=1 -timeout 45m -skip '^TestHardwareNode' ./lab || bad=1
+	go_test test services standard-verbose -tags e2e -count=1 -timeout 45m -run '^TestServices$' ./e2e || bad=1
 	return $bad
 }
 

@@ -19,7 +19,11 @@ func (l *Lab) ControlPlaneError() error {
 	}
 	l.restarting.RLock()
 	defer l.restarting.RUnlock()
-	for _, name := range controlPlaneNames {
+	names := controlPlaneNames
+	if st.Services {
+		names = slices.Concat(names, servicesNames)
+	}
+	for _, name := range names {
 		if !l.alive(name) {
 			return l.logged(name, fmt.Errorf("%s has ended, and no request to this cluster is answered:\n%s", name, l.endOfLog(name)))
 		}

@@ -22,6 +22,7 @@ type module struct {
 	staging  string            // version of Kubernetes' staging modules
 	guests   []guest           // modules that are compiled with it, against its dependencies
 	replace  []string          // "PATH => PATH VERSION"
+	main     string            // the source of lab.test/NAME
 	commands map[string]string // binary -> package
 	tests    map[string]string // binary of a package's tests -> package
 	ldflags  string            // in addition to the usual ones
@@ -150,6 +151,9 @@ func (l *Lab) compileModule(ctx context.Context, m module, tell func(linked int)
 	inputs := append([]string{
 		m.version, fmt.Sprint(m.guests), m.ldflags, m.staging, strings.Join(sortedKeys(m.commands), ","),
 	}, slices.Concat(sortedKeys(m.tests), m.replace, m.env)...)
+	if m.main != "" {
+		inputs = append(inputs, m.main)
+	}
 	return l.artifact(ctx, "bin-"+m.name, hash(inputs...), func(dir string) error {
 		src := filepath.Join(dir, "src")
 		if err := os.Mkdir(src, 0o755); err != nil {
@@ -157,6 +161,11 @@ func (l *Lab) compileModule(ctx context.Context, m module, tell func(linked int)
 		}
 		if err := l.writeGoMod(ctx, m, src); err != nil {
 			return err
+		}
+		if m.main != "" {
+			if err := os.WriteFile(filepath.Join(src, "main.go"), []byte(m.main), 0o644); err != nil {
+				return err
+			}
 		}
 		stop := tick(func(bool) { tell(countFiles(dir, append(sortedKeys(m.commands), sortedKeys(m.tests)...))) }, true)
 		defer stop()

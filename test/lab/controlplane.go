@@ -28,7 +28,8 @@ func (l *Lab) controlPlaneFlags(name string) []string {
 	case "kube-apiserver":
 		return append(l.gates.flags(), []string{
 			"--etcd-servers=http://127.0.0.1:2379",
-			"--bind-address=0.0.0.0", fmt.Sprintf("--secure-port=%d", apiPort), "--advertise-address=" + bridgeIP,
+			// not all addresses: other Services, too, have this port
+			"--bind-address=" + serviceIP, fmt.Sprintf("--secure-port=%d", apiPort), "--advertise-address=" + serviceIP,
 			"--tls-cert-file=" + l.pki("apiserver.crt"), "--tls-private-key-file=" + l.pki("apiserver.key"),
 			"--client-ca-file=" + l.pki("ca.crt"),
 			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",

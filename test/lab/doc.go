@@ -14,6 +14,6 @@
 //   - boot the nodes, each on a copy-on-write file over the golden image (node.go), and wait until they are Ready
 //
 // Caveats: a node has one virtual CPU. Work that enters the kernel (fork, exec, mount) is about ten times slower than on the host.
-// There is no kube-proxy and no cluster DNS: the API server itself has the Service address 10.96.0.1, and pods reach each other by
-// IP address.
+// There is no kube-proxy: the API server itself has the Service address 10.96.0.1. Other Services and names work only with
+// UpOptions.Services (services.go); else pods reach each other by IP address.
 package lab

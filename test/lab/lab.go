@@ -44,6 +44,8 @@ type UpOptions struct {
 	Nodes int
 	// ControlPlane starts a Kubernetes cluster. Without it the lab has only nodes with blank disks, for tests of LVM.
 	ControlPlane bool
+	// Services starts CoreDNS and a proxy of Services, for operators and their webhooks. It needs a control plane.
+	Services bool
 	// Hardware lets qemu emulate the nodes, with two processors, NVMe and SCSI disks and Debian's stock kernel. Such a node is some ten times
 	// slower. It cannot join a control plane.
 	Hardware bool
@@ -57,6 +59,7 @@ type UpOptions struct {
 type state struct {
 	Nodes         int
 	ControlPlane  bool
+	Services      bool
 	Hardware      bool   // qemu emulates the nodes
 	HardwareSuite string // as in UpOptions
 	RootImage     string // the nodes' disks are copy-on-write files over it
@@ -131,6 +134,9 @@ func (l *Lab) Up(ctx context.Context, opt UpOptions) (err error) {
 	if opt.Hardware && opt.ControlPlane {
 		return errors.New("a node on emulated hardware cannot join a control plane: raise it with `lab up --hardware --no-kubernetes`")
 	}
+	if opt.Services && !opt.ControlPlane {
+		return errors.New("a lab without a control plane has no Services: use `lab up --services` without --no-kubernetes")
+	}
 	if opt.HardwareSuite != "" && !opt.Hardware {
 		return errors.New("only nodes on emulated hardware have a kernel of another suite: use `lab up --hardware`")
 	}
@@ -198,7 +204,7 @@ func (l *Lab) clear(ctx context.Context) error {
 // isUp reports whether a complete lab with these options runs.
 func (l *Lab) isUp(opt UpOptions) bool {
 	st, err := l.loadState()
-	if err != nil || !st.Complete || st.Nodes != opt.Nodes || st.ControlPlane != opt.ControlPlane || st.Hardware != opt.Hardware || st.HardwareSuite != opt.HardwareSuite || !maps.Equal(st.FeatureGates, l.gates) {
+	if err != nil || !st.Complete || st.Nodes != opt.Nodes || st.ControlPlane != opt.ControlPlane || st.Services != opt.Services || st.Hardware != opt.Hardware || st.HardwareSuite != opt.HardwareSuite || !maps.Equal(st.FeatureGates, l.gates) {
 		return false
 	}
 	for _, name := range l.daemonNames(st) {
@@ -214,6 +220,9 @@ func (l *Lab) daemonNames(st state) []string {
 	var names []string
 	if st.ControlPlane {
 		names = append(names, controlPlaneNames...)
+	}
+	if st.Services {
+		names = append(names, servicesNames...)
 	}
 	for _, n := range workers(st.Nodes) {
 		names = append(names, n.name())

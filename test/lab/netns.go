@@ -21,6 +21,7 @@ import (
 const (
 	bridgeIP  = "10.88.0.1"    // the control plane, on the bridge
 	serviceIP = "10.96.0.1"    // of the Service "kubernetes"
+	dnsIP     = "10.96.0.10"   // of CoreDNS, in a lab with Services; elsewhere a look-up is refused at once
 	services  = "10.96.0.0/16" // range of the Services
 	apiPort   = 443
 )
@@ -35,7 +36,7 @@ func (l *Lab) createNamespace(ctx context.Context, nodes []node) error {
 	var script strings.Builder
 	fmt.Fprintf(&script, "link set lo up\nlink add br0 type bridge\naddr add %s/24 dev br0\nlink set br0 up\n", bridgeIP)
 	// The API server itself has the address of its Service, so pods need no NAT rule and no kube-proxy to reach it.
-	fmt.Fprintf(&script, "addr add %s/32 dev br0\n", serviceIP)
+	fmt.Fprintf(&script, "addr add %s/32 dev br0\naddr add %s/32 dev br0\n", serviceIP, dnsIP)
 	for _, n := range nodes {
 		fmt.Fprintf(&script, "tuntap add %[1]s mode tap\nlink set %[1]s master br0\nlink set %[1]s up\n", n.tap())
 		fmt.Fprintf(&script, "route add %s via %s\n", n.podCIDR(), n.ip())

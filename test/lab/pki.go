@@ -123,6 +123,7 @@ func (l *Lab) writePKI(nodes []node) error {
 		"kube-controller-manager": {user: "system:kube-controller-manager"},
 		"kube-scheduler":          {user: "system:kube-scheduler"},
 		"snapshot-controller":     {user: "snapshot-controller", groups: []string{"system:masters"}},
+		"services":                {user: "services", groups: []string{"system:masters"}},
 	} {
 		errs = append(errs, ca.issue(l.pki(name), who), writeKubeconfig(l.pki(name+".kubeconfig"), l.pki("ca.crt"), l.pki(name)))
 	}

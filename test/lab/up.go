@@ -24,7 +24,7 @@ func (l *Lab) raise(ctx context.Context, opt UpOptions, p *progress) error {
 	if err := l.prepareDirs(); err != nil {
 		return err
 	}
-	st := state{Nodes: opt.Nodes, ControlPlane: opt.ControlPlane, Hardware: opt.Hardware, HardwareSuite: opt.HardwareSuite, FeatureGates: l.gates}
+	st := state{Nodes: opt.Nodes, ControlPlane: opt.ControlPlane, Services: opt.Services, Hardware: opt.Hardware, HardwareSuite: opt.HardwareSuite, FeatureGates: l.gates}
 	if err := l.prepare(ctx, &st, p); err != nil {
 		return err
 	}
@@ -72,7 +72,10 @@ func (l *Lab) raiseControlPlane(ctx context.Context, st state, nodes []node, p *
 		if err := l.applySnapshotCRDs(ctx, st.Binaries); err != nil {
 			return err
 		}
-		return l.startControlPlane(st.Binaries, "kube-controller-manager", "kube-scheduler", "snapshot-controller")
+		if err := l.startControlPlane(st.Binaries, "kube-controller-manager", "kube-scheduler", "snapshot-controller"); err != nil || !st.Services {
+			return err
+		}
+		return l.startServices(st.Binaries)
 	})
 }
 
@@ -128,6 +131,11 @@ func (l *Lab) prepare(ctx context.Context, st *state, p *progress) error {
 	}
 	if !st.ControlPlane {
 		return nil
+	}
+	if st.Services {
+		if err := p.step("compile CoreDNS and the proxy of Services", func(teller) error { return l.compileServices(ctx, st.Binaries) }); err != nil {
+			return err
+		}
 	}
 	return l.prepareKubernetes(ctx, st, p)
 }

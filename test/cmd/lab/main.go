@@ -65,7 +65,7 @@ func (open opener) then(run func(ctx context.Context, l *lab.Lab, args []string)
 
 func upCommand(open opener) *cobra.Command {
 	var nodes int
-	var noKubernetes, hardware bool
+	var noKubernetes, services, hardware bool
 	var suite string
 	c := &cobra.Command{
 		Use:   "up",
@@ -76,11 +76,12 @@ func upCommand(open opener) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return l.Up(c.Context(), lab.UpOptions{Nodes: nodes, ControlPlane: !noKubernetes, Hardware: hardware, HardwareSuite: suite, Progress: os.Stderr})
+			return l.Up(c.Context(), lab.UpOptions{Nodes: nodes, ControlPlane: !noKubernetes, Services: services, Hardware: hardware, HardwareSuite: suite, Progress: os.Stderr})
 		},
 	}
 	c.Flags().IntVar(&nodes, "nodes", 3, "number of worker nodes")
 	c.Flags().BoolVar(&noKubernetes, "no-kubernetes", false, "only nodes with blank disks, for tests of LVM alone")
+	c.Flags().BoolVar(&services, "services", false, "Services and cluster DNS work, which operators and their webhooks need")
 	c.Flags().BoolVar(&hardware, "hardware", false, "qemu emulates the nodes: two processors, NVMe, SCSI and SATA disks, Debian's stock kernel; with --no-kubernetes")
 	c.Flags().StringVar(&suite, "kernel", "", "with --hardware, the Debian suite of the kernel; by default that of the nodes")
 	return c
