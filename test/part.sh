@@ -273,7 +273,7 @@ in_apiserver() { CGO_ENABLED=0 go_test test apiserver testname -tags e2e -count=
 # cluster raises one cluster for the demo, a volume's life and the attacks of a tenant.
 cluster() { in_cluster '^TestDemo$|^TestVolumeLifecycle$|^TestTenantAttacksSample$' 60m; }
 
-e2e() { helm && in_cluster '^TestDemo$|^TestDocs$|^TestHelm$|^TestVolumeLifecycle$|^TestTenantAttacks$|^TestNodeLoss$|^TestGroupSnapshots$|^TestConformance$' 180m; }
+e2e() { helm && in_cluster '^TestDemo$|^TestDocs$|^TestHelm$|^TestVolumeLifecycle$|^TestTenantAttacks$|^TestNodeLoss$|^TestOperator$|^TestGroupSnapshots$|^TestConformance$' 180m; }
 
 in_cluster() { CGO_ENABLED=0 go_test test scenarios standard-verbose -tags e2e -count=1 -timeout "$2" -run "$1" ./e2e; } # tests, time
 

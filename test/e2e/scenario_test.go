@@ -80,6 +80,12 @@ func TestTenantAttacksSample(t *testing.T) { play(t, attack.Sample()) }
 // TestNodeLoss loses a node with its volumes, and brings it back with them.
 func TestNodeLoss(t *testing.T) { play(t, nodeloss.Scenarios()) }
 
+// TestOperator acts as the operator of a replicated database, whose claims are deleted and whose nodes are drained and lost, NODELVM_TEST_NODE_LOSSES
+// times.
+func TestOperator(t *testing.T) {
+	play(t, nodeloss.Operated(number(t, "NODELVM_TEST_NODE_LOSSES", 3)))
+}
+
 // TestPlacement checks that the published capacity is current, and cuts the power of a node 3 times.
 func TestPlacement(t *testing.T) {
 	play(t, append(capacity.Published(), restart.PowerCuts(3, seed(t))...))

@@ -198,11 +198,16 @@ func noCapacityOfLost(ctx context.Context, env *scenario.Environment) error {
 }
 
 func nodeComesBack(ctx context.Context, env *scenario.Environment) error {
-	if err := env.Lab.Boot(ctx, lostNode); err != nil {
+	return boot(ctx, env, lostNode)
+}
+
+// boot boots a node that was lost, and waits until its driver answers.
+func boot(ctx context.Context, env *scenario.Environment, node string) error {
+	if err := env.Lab.Boot(ctx, node); err != nil {
 		return err
 	}
 	return cluster.Eventually(ctx, func() error {
-		out, err := onLost(ctx, env, "nodelvm", "version")
+		out, err := onNode(ctx, env, node, "nodelvm", "version")
 		if err != nil {
 			return fmt.Errorf("%s: %w", out, err)
 		}
@@ -212,14 +217,18 @@ func nodeComesBack(ctx context.Context, env *scenario.Environment) error {
 
 // onLost runs a command in the driver's container on the node that was lost.
 func onLost(ctx context.Context, env *scenario.Environment, argv ...string) (string, error) {
+	return onNode(ctx, env, lostNode, argv...)
+}
+
+func onNode(ctx context.Context, env *scenario.Environment, node string, argv ...string) (string, error) {
 	pods, err := env.Client.CoreV1().Pods(cluster.DriverNamespace).List(ctx, metav1.ListOptions{
-		LabelSelector: "app.kubernetes.io/component=node", FieldSelector: "spec.nodeName=" + lostNode + ",status.phase=Running",
+		LabelSelector: "app.kubernetes.io/component=node", FieldSelector: "spec.nodeName=" + node + ",status.phase=Running",
 	})
 	if err != nil {
 		return "", err
 	}
 	if len(pods.Items) != 1 {
-		return "", fmt.Errorf("%d driver pods run on %s", len(pods.Items), lostNode)
+		return "", fmt.Errorf("%d driver pods run on %s", len(pods.Items), node)
 	}
 	return env.Kubectl(ctx, "", append([]string{"exec", "-n", cluster.DriverNamespace, pods.Items[0].Name, "-c", "nodelvm", "--"}, argv...)...)
 }
