@@ -68,7 +68,7 @@ func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume,
 	if err != nil {
 		return lvm.Volume{}, "", err
 	}
-	x, err := alloc.PlanExtend(h.reserved.Apply(s), v, r)
+	x, err := alloc.PlanExtend(h.reserved.ApplyFor(s, v.Class.Layout), v, r)
 	if err != nil {
 		return lvm.Volume{}, "", err
 	}

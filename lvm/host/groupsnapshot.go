@@ -68,7 +68,7 @@ func (h *Host) reserveSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
-	p, err := alloc.PlanSnapshot(h.reserved.Apply(s), h.engine.Config.Cluster, spec)
+	p, err := alloc.PlanSnapshot(h.reserved.ApplyFor(s, lvm.LayoutThin), h.engine.Config.Cluster, spec)
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}

@@ -73,7 +73,7 @@ func (h *Host) planReceive(ctx context.Context, in lvm.Incoming) (lvm.State, all
 	if err != nil {
 		return lvm.State{}, alloc.Reception{}, err
 	}
-	r, err := alloc.PlanReceive(h.reserved.ApplyFor(s, in.Spec), h.engine.Config.Cluster, in)
+	r, err := alloc.PlanReceive(h.reserved.ApplyFor(s, in.Spec.Class.Layout, in.Spec), h.engine.Config.Cluster, in)
 	return s, r, err
 }
 

@@ -29,7 +29,7 @@ func (h *Host) takeRound(ctx context.Context, spec lvm.RoundSpec) (lvm.Round, er
 		return lvm.Round{}, err
 	}
 	defer unlock()
-	p, err := alloc.PlanRound(h.reserved.Apply(s), h.engine.Config.Cluster, spec)
+	p, err := alloc.PlanRound(h.reserved.ApplyFor(s, lvm.LayoutThin), h.engine.Config.Cluster, spec)
 	switch {
 	case err != nil:
 		return lvm.Round{}, err

@@ -36,7 +36,7 @@ func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 		return lvm.Snapshot{}, err
 	}
 	defer unlock()
-	p, err := alloc.PlanSnapshot(h.reserved.Apply(s), h.engine.Config.Cluster, spec)
+	p, err := alloc.PlanSnapshot(h.reserved.ApplyFor(s, lvm.LayoutThin), h.engine.Config.Cluster, spec)
 	switch {
 	case err != nil:
 		return lvm.Snapshot{}, err

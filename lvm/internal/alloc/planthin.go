@@ -114,6 +114,7 @@ func newPool(g lvm.Group, class lvm.Class) (Pool, error) {
 	for need() > PoolMetadataMax {
 		p.Chunk *= 2
 	}
+	p.Provisioned = p.provisioned() // to volumes that are planned
 	p.Metadata = g.ExtentsFor(max(need(), lvm.PoolMetadataMin))
 	if spare := spareOf(g); spare < p.Metadata {
 		p.spare = p.Metadata - spare

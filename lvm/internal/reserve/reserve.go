@@ -103,28 +103,47 @@ func (r *Table) Apply(s lvm.State) lvm.State {
 	return r.without(s, nil)
 }
 
-// ApplyFor is Apply for this volume: what is reserved for it is free.
-func (r *Table) ApplyFor(s lvm.State, spec lvm.Spec) lvm.State {
+// ApplyFor is Apply for the plan of a change to a volume with this layout, or of a new one, whose reservation is free. A thin volume counts on
+// no growth of its pool that is only reserved: its own plan includes that growth.
+func (r *Table) ApplyFor(s lvm.State, layout lvm.Layout, created ...lvm.Spec) lvm.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.without(s, []lvm.Spec{spec})
+	if layout == lvm.LayoutThin {
+		return alloc.WithAllocations(s, withoutGrowth(r.others(s, created)))
+	}
+	return r.without(s, created)
 }
 
-// without is in, except for these specs. The caller holds mu.
+// withoutGrowth returns the allocations without the growth of their pools.
+func withoutGrowth(all []*alloc.Allocation) []*alloc.Allocation {
+	volumes := make([]*alloc.Allocation, 0, len(all))
+	for _, c := range all {
+		volume := *c
+		volume.Pool = nil
+		volumes = append(volumes, &volume)
+	}
+	return volumes
+}
+
+// without is Apply, except for these specs. The caller holds mu.
 func (r *Table) without(s lvm.State, specs []lvm.Spec) lvm.State {
+	if kept := r.others(s, specs); len(kept) > 0 {
+		return alloc.WithAllocations(s, kept)
+	}
+	return s
+}
+
+// others lists what is reserved, except for these specs. The caller holds mu.
+func (r *Table) others(s lvm.State, specs []lvm.Spec) (kept []*alloc.Allocation) {
 	r.expire()
-	var kept []*alloc.Allocation
 	for name, res := range r.kept {
 		mine := slices.ContainsFunc(specs, func(spec lvm.Spec) bool { return spec.Name == name })
 		if !mine && !isMade(res.allocation, s) {
 			kept = append(kept, res.allocation)
 		}
 	}
-	if len(kept) == 0 {
-		return s
-	}
 	slices.SortFunc(kept, func(a, b *alloc.Allocation) int { return strings.Compare(a.Volume.Name, b.Volume.Name) })
-	return alloc.WithAllocations(s, kept)
+	return kept
 }
 
 // isMade reports whether the disks have the volume, so that its reservation no longer counts.
@@ -235,8 +254,8 @@ func (r *Table) Fits(s lvm.State, cluster string, p Request) error {
 
 // planAll plans all volumes of a request, each next to those before it, or none. It leaves out a peer that is invalid: that
 // peer's own request gets the error. The caller holds mu.
-func (r *Table) planAll(s lvm.State, cluster string, p Request) (Request, []alloc.Placement, error) {
-	s = r.without(s, p.all)
+func (r *Table) planAll(disks lvm.State, cluster string, p Request) (Request, []alloc.Placement, error) {
+	s := r.without(disks, p.all)
 	placements, err := alloc.Plan(s, cluster, p.all)
 	if err != nil && len(p.all) > 1 && lvm.KindOf(err) != lvm.KindInsufficientCapacity {
 		p.all = slices.DeleteFunc(slices.Clone(p.all), func(spec lvm.Spec) bool {
@@ -248,7 +267,38 @@ func (r *Table) planAll(s lvm.State, cluster string, p Request) (Request, []allo
 	if err != nil && len(p.all) > 1 && lvm.KindOf(err) == lvm.KindInsufficientCapacity {
 		err = p.refuse(p.all[len(placements)], err)
 	}
+	if err == nil {
+		err = r.planPool(disks, cluster, p, placements)
+	}
 	return p, placements, err
+}
+
+// planPool plans the request's own thin volume again if the plan counts on growth of its pool for other volumes, which may be requested
+// later: its own command makes that growth, too. The caller holds mu.
+func (r *Table) planPool(disks lvm.State, cluster string, p Request, placements []alloc.Placement) error {
+	own := p.own()
+	c := placements[own].Create
+	if c == nil || c.Volume.Class.Layout != lvm.LayoutThin {
+		return nil
+	}
+	before := r.others(disks, p.all)
+	for _, peer := range placements[:own] {
+		if peer.Create != nil {
+			before = append(before, peer.Create)
+		}
+	}
+	if !slices.ContainsFunc(before, func(b *alloc.Allocation) bool {
+		return b.Pool != nil && b.Group.UUID == c.Group.UUID && b.Pool.Name == c.Volume.Class.Pool
+	}) {
+		return nil
+	}
+	s := alloc.WithAllocations(disks, withoutGrowth(before))
+	s.Groups = slices.DeleteFunc(s.Groups, func(g lvm.Group) bool { return g.UUID != c.Group.UUID })
+	again, err := alloc.Plan(s, cluster, []lvm.Spec{p.Spec})
+	if err == nil {
+		placements[own] = again[0]
+	}
+	return err
 }
 
 // keep reserves the capacity of the request's volumes that must still be created, including its own: while lvcreate runs, the

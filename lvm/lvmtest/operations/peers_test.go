@@ -52,6 +52,26 @@ func TestPeersFitTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
+// TestSmallerPeerCreatesThePool: in a new thin pool, and in one that must grow, a pod's volumes are created in any order, and so are its other
+// volumes after what another pod, or a snapshot, needs of the pool meanwhile.
+func TestSmallerPeerCreatesThePool(t *testing.T) {
+	_, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
+	class := b.Thin("any", lvmtest.ExtentSize, lvm.ID{}).Class
+	part := d.MustCapacity(t, class).Largest / 8 / lvmtest.ExtentSize * lvmtest.ExtentSize
+	for _, pod := range []string{"a", "b"} {
+		small, large := b.Thin(pod+"-small", part, lvm.ID{}), b.Thin(pod+"-large", 2*part, lvm.ID{})
+		made, err := d.CreateWithPeers(t.Context(), small, []lvm.Spec{large})
+		hosttest.Must(t, err)
+		_, err = d.Create(t.Context(), b.Thin(pod+"-other", lvmtest.ExtentSize, lvm.ID{}))
+		hosttest.Must(t, err)
+		sn, err := d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: pod, Source: made.ID})
+		hosttest.Must(t, err)
+		hosttest.Must(t, d.DeleteSnapshot(t.Context(), sn.ID))
+		_, err = d.CreateWithPeers(t.Context(), large, []lvm.Spec{small})
+		hosttest.Must(t, err)
+	}
+}
+
 // TestPeerIsReceivedInItsReservation: the capacity that is reserved for a pod's other volume is that volume's, too, if it is a full copy.
 func TestPeerIsReceivedInItsReservation(t *testing.T) {
 	_, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
