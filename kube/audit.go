@@ -166,7 +166,7 @@ func (a *Agent) reportMissing(ctx context.Context, key string, own ownClaim, pv 
 			"To start with an empty volume, delete this claim", pv.Spec.CSI.VolumeHandle, group, a.node)}
 	if !groupIsHere {
 		n = kubeclient.Event{Reason: api.ReasonVolumeGroupLost, Message: fmt.Sprintf(
-			"%s (%s) is no longer on node %s, and this claim's data was on it: reconnect its disks. If they are lost, delete this claim and its pod; a StatefulSet then starts with an empty volume",
+			"%s (%s) is no longer on node %s, and this claim's data was on it: reconnect its disks. If they are lost, delete this claim, the other lost claims of its pod, and the pod; a StatefulSet or an operator then creates them again, empty",
 			group, pv.Spec.CSI.VolumeHandle, a.node)}
 		if pv.Annotations[api.AnnotationVolumeGroupLostSince] == "" {
 			if err := a.client.Annotate(ctx, pv, map[string]any{api.AnnotationVolumeGroupLostSince: time.Now().UTC().Format(time.RFC3339)}); kubeclient.UnlessConflict(err) != nil {

@@ -178,7 +178,7 @@ func (r *round) report(ctx context.Context, s observation, kind, reason, message
 // reportLost reports where the data is, what the owner can do, and when the controller would act.
 func (r *round) reportLost(ctx context.Context, s observation) (time.Duration, error) {
 	what := fmt.Sprintf("%s. This claim's data is on it (logical volume %s). ", s.Loss, s.Pv.Spec.CSI.VolumeHandle)
-	remedy := "The data returns with " + s.Loss.subject() + ". If it does not return, delete this claim and its pod; a StatefulSet then starts with an empty volume on another node."
+	remedy := "The data returns with " + s.Loss.subject() + ". If it does not return, delete this claim, the other lost claims of its pod, and the pod; a StatefulSet or an operator then creates them again, empty, on another node."
 	switch {
 	case s.Claim == nil:
 		return max(time.Second, s.Marked.Add(s.Grace).Sub(s.Now)), nil // no owner is left to inform
@@ -190,7 +190,7 @@ func (r *round) reportLost(ctx context.Context, s observation) (time.Duration, e
 	}
 	at := releaseAt(s.Marked, s.Began, s.Grace)
 	return max(time.Second, at.Sub(s.Now)), r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost,
-		what+fmt.Sprintf("If it does not return by %s, nodelvm-controller deletes this claim, as its storage class demands (annotation %s: %s). A StatefulSet then starts with an empty volume on another node.",
+		what+fmt.Sprintf("If it does not return by %s, nodelvm-controller deletes this claim, as its storage class demands (annotation %s: %s). Its StatefulSet or its operator then creates it again, empty, on another node.",
 			at.UTC().Format(time.RFC3339), api.AnnotationOnNodeLoss, api.OnNodeLossRelease))
 }
 
