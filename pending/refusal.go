@@ -21,6 +21,9 @@ const answerOfDriver = "rpc error: code = "
 // codeFull is the gRPC code with which the driver sends a claim back to the scheduler.
 const codeFull = "ResourceExhausted"
 
+// codeBusy is the gRPC code of what the driver cannot do yet, such as the use of a copy that is not complete.
+const codeBusy = "Aborted"
+
 // refusal is the last event that says why a claim's volume was not created.
 type refusal struct {
 	by   string // the driver or csi-provisioner, with its node if that is known
@@ -54,12 +57,17 @@ func refusalOf(f Facts) *refusal {
 
 func (r *refusal) cause(f Facts) Cause {
 	did := "refused"
-	if slices.Contains([]string{"DeadlineExceeded", "Unavailable", "Canceled"}, r.code) { // of gRPC's client, not of the driver
+	switch r.code {
+	case codeBusy:
+		did = "put it off"
+	case "DeadlineExceeded", "Unavailable", "Canceled": // of gRPC's client, not of the driver
 		did = "did not answer csi-provisioner,"
 	}
 	c := Cause{Text: fmt.Sprintf("%s %s %s: %s", r.by, did, r.when, r.text)}
 	switch r.code {
 	case codeFull: // the nodes' obstacles say what to do
+	case codeBusy:
+		c.Fix = "wait: csi-provisioner repeats the request, at the latest after five minutes. If the reason stays, resolve that"
 	case "InvalidArgument", "OutOfRange", "AlreadyExists":
 		c.Fix = fmt.Sprintf("change what it names: delete claim %s, or StorageClass %s, and create it again", f.Claim.Name, classOf(f.Claim))
 	default:

@@ -47,6 +47,9 @@ func TestRefusals(t *testing.T) {
 		"a driver that does not answer": {func(f *Facts) {
 			f.Events = []corev1.Event{event("ProvisioningFailed", failed+"rpc error: code = DeadlineExceeded desc = context deadline exceeded", 6, 2)}
 		}, []string{"node-2's driver did not answer csi-provisioner, 2 times, last 6 s ago: context deadline exceeded"}, "refused"},
+		"a copy under way": {func(f *Facts) {
+			f.Events = []corev1.Event{event("ProvisioningFailed", failed+"rpc error: code = Aborted desc = 1 MiB of 448 MiB are here", 6, 2)}
+		}, []string{"node-2's driver put it off 2 times, last 6 s ago: 1 MiB of 448 MiB are here\nfix: wait: csi-provisioner repeats the request"}, "refused"},
 		"a pod that is gone": {func(f *Facts) {
 			f.Events = []corev1.Event{event("ProvisioningFailed", failed+"rpc error: code = Internal desc = x", 6, 1)}
 			f.Events[0].Source.Component = "nodelvm.io_nodelvm-9_0d9f"
