@@ -31,7 +31,11 @@ var limiting = []string{"--io-limits=" + cgroups}
 
 const publishing = "NodePublishVolume"
 
+// publications is how often a turn takes readings: the start of the driver takes most of its time.
+const publications = 8
+
 // publishes takes samples of NodePublishVolume, in turns. A driver that has just started serves each turn: its flags decide whether it limits I/O.
+// All orders have their turn, because what else runs on the machine changes from second to second.
 func (n *node) publishes(ctx context.Context, cfg Config) error {
 	if err := n.newGroup(ctx); err != nil {
 		return err
@@ -50,7 +54,11 @@ func (n *node) publishes(ctx context.Context, cfg Config) error {
 			return err
 		}
 		round := turn / len(publishers) // the first one warms up
-		p := publishers[(turn+round)%len(publishers)]
+		at := (turn + round/2) % len(publishers)
+		if round%2 == 1 {
+			at = len(publishers) - 1 - at
+		}
+		p := publishers[at]
 		err = n.serving(ctx, p.flags, func(d *driver) error {
 			m := &meter{node: n, driver: d, out: cfg.Out, silent: round == 0}
 			return m.publish(ctx, p.who, volumes[p.volume])
@@ -89,14 +97,19 @@ func (m *meter) publish(ctx context.Context, who string, v *csi.Volume) (err err
 	if _, err := m.driver.settled(ctx); err != nil {
 		return err
 	}
-	return m.read(ctx, publishing, who, alone, func(ctx context.Context) error {
+	publish := func(ctx context.Context) error {
 		_, err := node.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: staging, TargetPath: target,
 			VolumeCapability: mountable, VolumeContext: v.GetVolumeContext()})
 		return err
-	}, func(ctx context.Context) error {
+	}
+	unpublish := func(ctx context.Context) error {
 		_, err := node.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), TargetPath: target})
 		return err
-	})
+	}
+	for range publications {
+		err = errors.Join(err, m.read(ctx, publishing, who, soon, publish, unpublish))
+	}
+	return err
 }
 
 func (t *tables) publishes() {
