@@ -2,12 +2,14 @@ package moves
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/test/cluster"
@@ -28,6 +30,7 @@ func Restores() []scenario.Scenario {
 		{Says: "with it three replicas with required anti-affinity run on three nodes, with the data of the snapshot and larger volumes", Prove: r.apart},
 		{Says: "a copy goes on after the drivers of both nodes are killed", Prove: r.killed},
 		{Says: "of a claim that is deleted while its copy runs nothing is left", Prove: r.deleted},
+		{Says: "the volume moves to " + there + ", an event names the snapshot that stays on " + here + ", and a claim on " + far + " is restored from it", Prove: r.afterMove},
 		{Says: "everything is deleted, and the driver is as shipped", Prove: endRestores},
 	}}}
 }
@@ -221,6 +224,59 @@ func (r *restores) deleted(ctx context.Context, env *scenario.Environment) error
 			if strings.Contains(row.Tags, "nodelvm.name=pvc-") {
 				return fmt.Errorf("%s is still there: %s", row.Name, row.Tags)
 			}
+		}
+		return err
+	})
+}
+
+// afterMove restores the snapshot beside the former copy of its volume, and without it.
+func (r *restores) afterMove(ctx context.Context, env *scenario.Environment) error {
+	if err := env.Delete(ctx, "pod/origin"); err != nil {
+		return err
+	}
+	if err := annotate(ctx, env, "origin", api.AnnotationMoveTo, there); err != nil {
+		return err
+	}
+	said, err := env.WaitClaimEvent(ctx, "origin", api.ReasonVolumeMoved, "the volume is on node "+there+" now")
+	if err != nil {
+		return err
+	}
+	env.Reporter.Note("%s", said)
+	said, err = env.WaitClaimEvent(ctx, "origin", api.ReasonSnapshotsNotMoved, "the snapshots origin of this claim stay on node "+here)
+	if err != nil {
+		return err
+	}
+	env.Reporter.Note("%s", said)
+	for _, name := range []string{"beside-former", "without-former"} {
+		if err := replicas(ctx, env, name, "thin-anywhere", "256Mi", "OrderedReady", far, 1); err != nil {
+			return err
+		}
+		if err := env.RunsOn(ctx, name+"-0", far); err != nil {
+			return err
+		}
+		if err := errors.Join(r.hasData(ctx, env, name+"-0"), forget(ctx, env, name, 1), annotate(ctx, env, "origin", api.AnnotationMoveFinish, here)); err != nil {
+			return err
+		}
+		if err := noFormerCopy(ctx, env, here); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// annotate annotates a claim with a node.
+func annotate(ctx context.Context, env *scenario.Environment, claim, key, node string) error {
+	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %q}}}`, key, node)
+	_, err := env.Client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Patch(ctx, claim, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// noFormerCopy waits until a node has no former copy of a volume.
+func noFormerCopy(ctx context.Context, env *scenario.Environment, node string) error {
+	return cluster.Eventually(ctx, func() error {
+		count, err := formerCopies(ctx, env, node)
+		if err == nil && count > 0 {
+			err = fmt.Errorf("%d former copies are on %s", count, node)
 		}
 		return err
 	})
