@@ -19,86 +19,6 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
 
-// set is a StatefulSet with one pod and two volumes.
-type set struct {
-	name    string
-	raw     bool
-	classes [2]string
-	sizes   [2]string
-	types   [2]string // of the file systems
-	avoids  string    // a node
-}
-
-// sets have volumes of each layout and file system, raw and encrypted ones.
-var sets = []set{
-	{name: "layouts", classes: [2]string{scenario.FastClass, "drained-striped"}, sizes: [2]string{"128Mi", "128Mi"}, types: [2]string{"ext4", "ext4"}, avoids: far},
-	{name: "mirrored", classes: [2]string{"drained-raid1", scenario.ThinClass}, sizes: [2]string{"128Mi", "192Mi"}, types: [2]string{"ext4", "ext4"}, avoids: far},
-	{name: "files", classes: [2]string{"fast-xfs", "thin-btrfs"}, sizes: [2]string{"320Mi", "256Mi"}, types: [2]string{"xfs", "btrfs"}, avoids: "none"},
-	{name: "raw", raw: true, classes: [2]string{scenario.FastClass, scenario.ThinClass}, sizes: [2]string{"64Mi", "128Mi"}, avoids: "none"},
-	{name: "secret", classes: [2]string{"drained-encrypted", "drained-encrypted-thin"}, sizes: [2]string{"128Mi", "192Mi"}, types: [2]string{"ext4", "ext4"}, avoids: there},
-}
-
-func (s set) pod() string       { return s.name + "-0" }
-func (s set) claims() [2]string { return [2]string{"one-" + s.pod(), "two-" + s.pod()} }
-
-// apply creates the StatefulSet, with Secrets for classes with encryption.
-func (s set) apply(ctx context.Context, env *scenario.Environment) error {
-	for i, class := range s.classes {
-		if strings.Contains(class, "encrypted") {
-			if err := env.ReplaceKeySecret(ctx, s.claims()[i], map[string]string{"key": "the key of " + s.claims()[i] + ", a long one"}); err != nil {
-				return err
-			}
-		}
-	}
-	kind, key, folder, mode := "volumeMounts", "mountPath", "/data", "Filesystem"
-	if s.raw {
-		kind, key, folder, mode = "volumeDevices", "devicePath", "/dev", "Block"
-	}
-	return env.ApplyWith(ctx, "drain-set.yaml", "NAME", s.name, "KIND", kind, "KEY", key, "FOLDER", folder, "MODE", mode, "AVOIDED", s.avoids,
-		"CLASS-ONE", s.classes[0], "CLASS-TWO", s.classes[1], "SIZE-ONE", s.sizes[0], "SIZE-TWO", s.sizes[1])
-}
-
-// exec runs a command in the pod for each of both volumes: $v is its name, $at the file with the content.
-func (s set) exec(ctx context.Context, env *scenario.Environment, command string) (string, error) {
-	at := "/data/$v/content"
-	if s.raw {
-		at = "/dev/$v"
-	}
-	return env.ExecInPod(ctx, s.pod(), "sh", "-ec", "for v in one two; do at="+at+"; "+command+"; done")
-}
-
-const (
-	writeContent  = "dd if=/dev/urandom of=$at bs=1M count=32 conv=fsync 2>/dev/null"
-	changeContent = "dd if=/dev/urandom of=$at bs=1M count=4 seek=8 conv=notrunc,fsync 2>/dev/null"
-	writeFiles    = "mkdir -p /data/$v/a/b; seq 1 20000 >/data/$v/a/b/seq; ln -s a/b/seq /data/$v/link; sync"
-	readContent   = "sha256sum $at"
-	readFiles     = "sha256sum /data/$v/link; readlink /data/$v/link; grep -o \" /data/$v [a-z0-9]* \" /proc/mounts"
-)
-
-func (s set) write(ctx context.Context, env *scenario.Environment) error {
-	command := writeContent
-	if !s.raw {
-		command += "; " + writeFiles
-	}
-	_, err := s.exec(ctx, env, command)
-	return err
-}
-
-// read returns the sums of the content, and the file systems.
-func (s set) read(ctx context.Context, env *scenario.Environment) (string, error) {
-	command := readContent
-	if !s.raw {
-		command += "; " + readFiles
-	}
-	said, err := s.exec(ctx, env, command)
-	for i, want := range s.types {
-		if mount := fmt.Sprintf(" /data/%s %s ", [2]string{"one", "two"}[i], want); err == nil && !s.raw && !strings.Contains(said+" ", mount) {
-			err = fmt.Errorf("pod %s has not mounted%s: %s", s.pod(), mount, said)
-		}
-	}
-	return said, err
-}
-
 // drains is what one step leaves for the next to know.
 type drains struct {
 	content map[string]string // by set
@@ -190,85 +110,6 @@ func (d *drains) planned(ctx context.Context, env *scenario.Environment) error {
 	return err
 }
 
-// allClaims are those of all sets.
-func allClaims() (names []string) {
-	for _, s := range sets {
-		claims := s.claims()
-		names = append(names, claims[:]...)
-	}
-	return names
-}
-
-// begin runs a command of the plugin beside the caller, whose context ends if the command fails. The function that it returns waits for the command's end,
-// and fails unless it says the words.
-func begin(ctx context.Context, env *scenario.Environment, command string) (during context.Context, end func(words string) error) {
-	during, cancel := context.WithCancelCause(ctx)
-	said := make(chan string, 1)
-	go func() {
-		out, err := env.Shell(ctx, command)
-		if err != nil {
-			cancel(fmt.Errorf("%s: %w:\n%s", command, err, out))
-		}
-		said <- out
-	}()
-	return during, func(words string) error {
-		out := <-said
-		defer cancel(nil)
-		if err := context.Cause(during); err != nil {
-			return err
-		}
-		env.Reporter.Note("%s printed %d lines, the last: %s", command, strings.Count(out, "\n"), last(out))
-		if !strings.Contains(out, words) {
-			return fmt.Errorf("%s does not say %q:\n%s", command, words, out)
-		}
-		return nil
-	}
-}
-
-func last(said string) string {
-	lines := strings.Split(strings.TrimSpace(said), "\n")
-	return lines[len(lines)-1]
-}
-
-// because adds why a context ended to an error.
-func because(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		err = errors.Join(context.Cause(ctx), err)
-	}
-	return err
-}
-
-// someMove waits until the status of a claim is such that it is true for is, and returns the claim with it.
-func someMove(ctx context.Context, env *scenario.Environment, what string, is func(api.MoveStatus) bool) (claim string, status api.MoveStatus, err error) {
-	err = cluster.Eventually(ctx, func() error {
-		list, err := env.Client.CoreV1().PersistentVolumeClaims(cluster.Namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		all := map[string]string{}
-		for i := range list.Items {
-			s, has := api.MoveStatusOf(list.Items[i].Annotations)
-			if has && is(s) {
-				claim, status = list.Items[i].Name, s
-				return nil
-			}
-			all[list.Items[i].Name] = s.Phase + " " + s.Message
-		}
-		return fmt.Errorf("no claim %s: %v", what, all)
-	})
-	return claim, status, err
-}
-
-// killDriver ends the driver's process on a node.
-func killDriver(ctx context.Context, env *scenario.Environment, node string) error {
-	_, err := env.RunOnNode(ctx, node, "sh", "-ec", "kill -KILL $(pgrep -ox nodelvm)")
-	return err
-}
-
-func copiesAhead(s api.MoveStatus) bool { return s.Phase == api.MoveStopping && s.Done < s.Total }
-
-func isCopying(s api.MoveStatus) bool { return s.Phase == api.MoveCopying && s.Done < s.Total }
-
 // drained follows the how-to guide, and kills what takes part.
 func (d *drains) drained(ctx context.Context, env *scenario.Environment) error {
 	during, end := begin(ctx, env, "kubectl nodelvm drain "+here+" --yes")
@@ -287,46 +128,6 @@ func (d *drains) drained(ctx context.Context, env *scenario.Environment) error {
 		return err
 	}
 	return d.runElsewhere(ctx, env)
-}
-
-// killSource kills the driver while thin volumes are copied from it, and changes what the pods have.
-func (d *drains) killSource(ctx context.Context, env *scenario.Environment) error {
-	claim, status, err := someMove(ctx, env, "is copied while its pod runs", copiesAhead)
-	if err != nil {
-		return err
-	}
-	env.Reporter.Note("the driver of %s is killed while %s: %s", here, claim, status.Message)
-	if err := killDriver(ctx, env, here); err != nil {
-		return err
-	}
-	if err := oneIsAuthoritative(ctx, env, here, allClaims()); err != nil {
-		return err
-	}
-	for _, s := range sets {
-		if _, err := s.exec(ctx, env, changeContent); err != nil {
-			return err
-		}
-		if d.content[s.name], err = s.read(ctx, env); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// killTarget kills the driver to which a volume is copied, and the API server.
-func killTarget(ctx context.Context, env *scenario.Environment) error {
-	claim, status, err := someMove(ctx, env, "is copied", isCopying)
-	if err != nil {
-		return err
-	}
-	env.Reporter.Note("the driver of %s is killed while %s: %s; then the API server", status.To, claim, status.Message)
-	if err := killDriver(ctx, env, status.To); err != nil {
-		return err
-	}
-	if err := env.Lab.RestartAPIServer(ctx); err != nil {
-		return err
-	}
-	return oneIsAuthoritative(ctx, env, here, allClaims())
 }
 
 // runElsewhere fails unless all pods run on the other nodes, with what they had.
@@ -497,19 +298,6 @@ func stopPods(ctx context.Context, env *scenario.Environment, sets []set) error 
 		}
 	}
 	return nil
-}
-
-// cutTarget cuts the power of the node that receives volumes, and boots it.
-func cutTarget(ctx context.Context, env *scenario.Environment, source string) error {
-	claim, status, err := someMove(ctx, env, "is copied", isCopying)
-	if err != nil {
-		return err
-	}
-	env.Reporter.Note("the power of %s is cut while %s: %s", here, claim, status.Message)
-	if err := errors.Join(env.Lab.PowerCut(here), env.Lab.Boot(ctx, here)); err != nil {
-		return err
-	}
-	return oneIsAuthoritative(ctx, env, source, allClaims())
 }
 
 // cleared checks the objects and the disks. The next move removes the annotation move-finish.
