@@ -15,5 +15,5 @@
 // any time, and a client continues its watch.
 //
 // Tenants write claims and VolumeSnapshots. One of them can fail only itself: the proxy sends no request that such an object causes,
-// holds one at a time, passes on each at most once, and none above api.MaxObject.
+// holds one at a time, and passes on each at most once. Of one above api.MaxObject it passes on no event but that of the deletion.
 package apiproxy
