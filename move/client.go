@@ -16,6 +16,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
+// answerTime is longer than the limits of the client's transport together, whose errors say more.
+const answerTime = 3 * time.Minute
+
 // client asks one source for one volume.
 type client struct {
 	offer Offer
@@ -53,14 +56,15 @@ func (c *client) get(ctx context.Context, chunks span, hashes bool, buffer func(
 	if err != nil {
 		return err
 	}
+	// The answer's start, or all of a refusal, has so long, and then one chunk. A source that sends byte after byte for hours would hold the
+	// move back.
+	slow := time.AfterFunc(answerTime, func() { cancel(fmt.Errorf("the source sent no whole chunk in %s", chunkTime)) })
+	defer slow.Stop()
 	body, err := c.request(ctx, q)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = body.Close() }()
-	// One chunk has so long. A source that sends byte after byte for hours would hold the move back.
-	slow := time.AfterFunc(chunkTime, func() { cancel(fmt.Errorf("the source sent no whole chunk in %s", chunkTime)) })
-	defer slow.Stop()
 	frames := newFrames(body, hashes, c.since != "")
 	for i := chunks.from; i < chunks.to; i++ {
 		b := buffer()
