@@ -128,11 +128,7 @@ func NewAgent(cfg Config) *Agent {
 		a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindClass, Key: name})
 		a.claims.wakeAll(func(claim *corev1.PersistentVolumeClaim) bool { return kubeclient.ClassOf(claim) == name })
 	})
-	a.contents = newContentStore(func(snapshot string) {
-		a.claims.wakeAll(func(claim *corev1.PersistentVolumeClaim) bool {
-			return sourceOf(claim) == source{kubeclient.KindSnapshot, snapshot}
-		})
-	})
+	a.contents = newContentStore(func(snapshot string) { a.claims.wakeFrom(source{kubeclient.KindSnapshot, snapshot}) })
 	if cfg.Snapshots {
 		a.unlabelled = newUnlabelledStore(func(name string) { a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindContent, Key: name}) })
 	}

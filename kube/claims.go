@@ -28,6 +28,7 @@ type claimStore struct {
 
 	mu   sync.Mutex
 	open map[string]*openClaim // by namespace/name: those that keeps selects
+	from map[source][]string   // keys of those in open that have a source
 	own  map[string]ownClaim   // By namespace/name: bound, and its volume may be on this node (ownvolumes.go).
 	keys map[string]string     // By name of a PersistentVolume: the claim in own that is bound to it.
 	here map[string]bool       // Names of the PersistentVolumes on this node's disks; setHere says when one is dropped.
@@ -66,7 +67,7 @@ func (own ownClaim) claim(key string) *corev1.PersistentVolumeClaim {
 }
 
 func newClaimStore(node string, changed func(key string)) *claimStore {
-	return &claimStore{node: node, changed: changed, open: map[string]*openClaim{}, own: map[string]ownClaim{},
+	return &claimStore{node: node, changed: changed, open: map[string]*openClaim{}, from: map[source][]string{}, own: map[string]ownClaim{},
 		keys: map[string]string{}, here: map[string]bool{}, calls: map[string]calls{}}
 }
 
@@ -92,7 +93,7 @@ func (s *claimStore) Delete(o any) error {
 	if claim, ok := kubeclient.Last(o).(*corev1.PersistentVolumeClaim); ok {
 		s.mu.Lock()
 		key := kubeclient.KeyOf(claim)
-		delete(s.open, key)
+		s.close(key)
 		s.disown(key)
 		s.mu.Unlock()
 		s.changed(key)
@@ -106,6 +107,7 @@ func (s *claimStore) Replace(list []any, _ string) error {
 	s.mu.Lock()
 	before := s.open
 	s.open = map[string]*openClaim{}
+	clear(s.from)
 	clear(s.own)
 	clear(s.keys)
 	var wake []string
@@ -143,11 +145,7 @@ func (s *claimStore) Transformer() cache.TransformFunc {
 func (s *claimStore) put(o any) (wake []string) {
 	key, waits := s.store(o)
 	if _, own := s.own[key]; own {
-		for other, waiting := range s.open {
-			if sourceOf(waiting.PersistentVolumeClaim) == (source{kubeclient.KindClaim, key}) {
-				wake = append(wake, other)
-			}
-		}
+		wake = slices.Clone(s.from[source{kubeclient.KindClaim, key}])
 	}
 	if waits {
 		wake = append(wake, key)
@@ -167,12 +165,31 @@ func (s *claimStore) store(o any) (key string, waits bool) {
 		s.own[key] = ownClaim{uid: claim.UID, volume: claim.Spec.VolumeName, class: kubeclient.ClassOf(claim), trim: claim.Annotations[api.AnnotationTrimInterval], chosen: claim.Annotations[api.AnnotationSelectedNode] == s.node}
 		s.keys[claim.Spec.VolumeName] = key
 	}
+	before := s.open[key]
+	s.close(key)
 	if !s.keeps(claim) {
-		delete(s.open, key)
 		return key, false
 	}
-	s.open[key] = &openClaim{PersistentVolumeClaim: claim, since: time.Now(), selected: s.selectedAt(s.open[key], claim)}
+	s.open[key] = &openClaim{PersistentVolumeClaim: claim, since: time.Now(), selected: s.selectedAt(before, claim)}
+	if from := sourceOf(claim); from != (source{}) {
+		s.from[from] = append(s.from[from], key)
+	}
 	return key, true
+}
+
+// close drops a claim that waited.
+func (s *claimStore) close(key string) {
+	claim, ok := s.open[key]
+	if !ok {
+		return
+	}
+	delete(s.open, key)
+	from := sourceOf(claim.PersistentVolumeClaim)
+	if left := slices.DeleteFunc(s.from[from], func(other string) bool { return other == key }); len(left) > 0 {
+		s.from[from] = left
+	} else {
+		delete(s.from, from)
+	}
 }
 
 // selectedAt returns when this node became the selected node of a claim, which was before; nil: it is new.
@@ -250,6 +267,14 @@ func (s *claimStore) wakeAll(which func(*corev1.PersistentVolumeClaim) bool) {
 			keys = append(keys, key)
 		}
 	}
+	s.mu.Unlock()
+	s.wake(keys)
+}
+
+// wakeFrom queues the waiting claims that have a source.
+func (s *claimStore) wakeFrom(from source) {
+	s.mu.Lock()
+	keys := slices.Clone(s.from[from])
 	s.mu.Unlock()
 	s.wake(keys)
 }

@@ -2,12 +2,14 @@ package kube
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -109,5 +111,41 @@ func TestListOfManyClaims(t *testing.T) {
 	s := newClaimStore("node-1", func(string) {})
 	if allocations := testing.AllocsPerRun(1, func() { must(t, s.Replace(list, "")) }); allocations > 100*2*each {
 		t.Errorf("%.0f allocations for %d claims", allocations, len(list))
+	}
+}
+
+// TestManyClaimsOfManySources: a snapshot or a claim wakes those that are made from it, and the others cost nothing: a tenant may have thousands.
+func TestManyClaimsOfManySources(t *testing.T) {
+	const each = 1000
+	a := NewAgent(Config{Client: &kubeclient.Client{}, Node: "node-1"})
+	var contents, bound []any
+	for i := range each {
+		for kind, group := range map[string]*string{"VolumeSnapshot": ptr.To("snapshot.storage.k8s.io"), "PersistentVolumeClaim": nil} {
+			waits := kubetest.Claim(fmt.Sprintf("from-%s-%d", strings.ToLower(kind), i), "local", "")
+			waits.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: group, Kind: kind, Name: fmt.Sprintf("source-%d", i)}
+			must(t, a.claims.Add(waits))
+		}
+		content := kubetest.ContentOf(fmt.Sprintf("content-%d", i), "uid", "handle")
+		content.Spec.VolumeSnapshotRef.Name = fmt.Sprintf("source-%d", i)
+		contents, bound = append(contents, content), append(bound, kubetest.Claim(fmt.Sprintf("source-%d", i), "local", fmt.Sprintf("pv-%d", i)))
+	}
+	woken := map[string]int{}
+	a.claims.changed = func(key string) { woken[key]++ }
+	if allocations := testing.AllocsPerRun(1, func() { must(t, a.contents.Replace(contents, "")) }); allocations > 100*each {
+		t.Errorf("%.0f allocations for %d contents", allocations, each)
+	}
+	if len(woken) != each {
+		t.Errorf("%d of %d restores are woken", len(woken), each)
+	}
+	clear(woken)
+	if allocations := testing.AllocsPerRun(1, func() {
+		for _, claim := range bound {
+			must(t, a.claims.Add(claim))
+		}
+	}); allocations > 100*each {
+		t.Errorf("%.0f allocations for %d bound claims", allocations, each)
+	}
+	if len(woken) != each {
+		t.Errorf("%d of %d clones are woken", len(woken), each)
 	}
 }
