@@ -11,10 +11,11 @@ type Candidate struct {
 	Device string // its path
 	PV     string // the UUID in its label
 	Identity
-	Held   string // why it is, or carries, a volume of a pod; "": it does not
-	Remote bool   // it comes over a storage network
-	Listed bool   // the metadata on an accepted PV lists its PV
-	Copied bool   // another device has its PV too: a disk and its copy
+	Held    string // Why it is, or carries, a volume of a pod; "": it does not.
+	Unknown string // Why the driver cannot determine that; "": it can.
+	Remote  bool   // it comes over a storage network
+	Listed  bool   // the metadata on an accepted PV lists its PV
+	Copied  bool   // another device has its PV too: a disk and its copy
 }
 
 // Surroundings are the facts about the node that a decision needs.
@@ -36,6 +37,9 @@ type Verdict struct {
 func Decide(c Candidate, s Surroundings) Verdict {
 	if c.Held != "" {
 		return Verdict{Refusal: c.Held, Expected: true}
+	}
+	if c.Unknown != "" {
+		return Verdict{Refusal: c.Unknown}
 	}
 	owner, recorded := ownerOf(c.PV, s.Records)
 	switch {

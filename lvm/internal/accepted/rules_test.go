@@ -22,6 +22,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"the first use":                          {Candidate{PV: pv, Identity: ours}, Surroundings{First: true, Others: ebs}, FirstUse, ""},
 		"the first use, a volume of a pod":       {Candidate{PV: pv, Identity: ours, Held: "it is a pod's"}, Surroundings{First: true}, "", "it is a pod's"},
+		"not known whether it is one of a pod":   {Candidate{PV: pv, Identity: ours, Listed: true, Unknown: "unknown"}, Surroundings{Host: host}, "", "unknown"},
 		"the first use, remote":                  {Candidate{PV: pv, Identity: ours, Remote: true}, Surroundings{First: true, Others: ebs}, FirstUse, ""},
 		"unreadable at the first use":            {Candidate{PV: pv, Identity: ours}, Surroundings{Others: ebs, Records: awaited}, FirstUse, ""},
 		"not the disk that was unreadable":       {Candidate{PV: pv, Identity: theirs}, Surroundings{Others: ebs, Records: awaited}, "", "another storage driver on this node (ebs.csi.aws.com)"},

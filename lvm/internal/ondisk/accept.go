@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -22,36 +23,40 @@ func (d *Disks) Accepts(device BlockDevice, pv string) bool {
 }
 
 // accept leaves out the devices that the node's record does not name: as if they had no metadata. It first records those that the rules
-// accept, and reads their metadata; these may list more. unlabeled is the result of the function of that name.
-func (d *Disks) accept(ctx context.Context, probes []probe, devices *blockDevices, r prober) (own []probe, unlabeled []string, refused []lvm.UnacceptedPV, err error) {
+// accept, and reads their metadata; these may list more. others is what the State says of the devices that it leaves out.
+func (d *Disks) accept(ctx context.Context, probes []probe, devices *blockDevices, r prober) (own []probe, others lvm.State, err error) {
 	if d.Accepted == nil {
-		return probes, d.unlabeled(probes, r), nil, nil
+		return probes, lvm.State{Unlabeled: d.unlabeled(probes, r)}, nil
 	}
 	for range maxRounds {
 		candidates, of := d.candidates(probes, devices.component)
-		var admitted []BlockDevice
-		admitted, refused = d.decide(candidates, of, probes)
+		admitted, refused, undecided := d.decide(candidates, of, probes)
+		if undecided != nil {
+			others.UnreadDevices = []string{fmt.Sprintf("no disk of this node is accepted yet: %v", undecided)}
+			break
+		}
+		others.Unaccepted = refused
 		if len(admitted) == 0 {
 			break
 		}
 		again, err := d.scanDevices(ctx, admitted, r)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, lvm.State{}, err
 		}
 		for _, p := range again {
 			i := slices.IndexFunc(probes, func(old probe) bool { return old.device == p.device })
 			probes[i] = p
 		}
 	}
-	slices.SortFunc(refused, func(a, b lvm.UnacceptedPV) int { return cmp.Compare(a.Device, b.Device) })
+	slices.SortFunc(others.Unaccepted, func(a, b lvm.UnacceptedPV) int { return cmp.Compare(a.Device, b.Device) })
 	for i := range probes {
 		p := &probes[i]
 		if p.hidden != nil && d.Accepts(p.device, p.hidden.uuid) {
 			p.err = fmt.Errorf("it has the physical volume %s and a partition table, for which LVM ignores the disk. If no partition of it is needed, remove the table: wipefs -a -t dos %s", p.hidden.uuid, p.device.Path)
 		}
 	}
-	unlabeled = d.unlabeled(probes, r)
-	return slices.DeleteFunc(probes, d.isForeign), unlabeled, refused, nil
+	others.Unlabeled = d.unlabeled(probes, r)
+	return slices.DeleteFunc(probes, d.isForeign), others, nil
 }
 
 // unlabeled returns the paths of the devices without a label that may have had one: those that the record names; without a record, all.
@@ -108,8 +113,9 @@ func isListedBy(probes []probe, pv string) bool {
 	})
 }
 
-// decide asks the record about the candidates, except those that it refused a moment ago.
-func (d *Disks) decide(candidates []accepted.Candidate, of []BlockDevice, probes []probe) (admitted []BlockDevice, refused []lvm.UnacceptedPV) {
+// decide asks the record about the candidates, except those that it refused a moment ago. undecided: nothing is recorded yet, and the volumes of
+// pods are unknown. That is no first use, which would shut out the node's own disks.
+func (d *Disks) decide(candidates []accepted.Candidate, of []BlockDevice, probes []probe) (admitted []BlockDevice, refused []lvm.UnacceptedPV, undecided error) {
 	first := d.Accepted.First()
 	var ask []accepted.Candidate
 	for i, c := range candidates {
@@ -119,9 +125,15 @@ func (d *Disks) decide(candidates []accepted.Candidate, of []BlockDevice, probes
 	}
 	if first || len(ask) > 0 {
 		held, err := d.positions().podVolumes(d.Accepted.KubeletDir)
+		if err != nil {
+			err = fmt.Errorf("the driver cannot determine which devices the pods of this node use: %w", err)
+		}
+		if first && err != nil {
+			return nil, nil, err
+		}
 		survey(ask, held, err)
 		var unread []accepted.Entry
-		if first && err == nil {
+		if first {
 			unread = d.unread(probes, held)
 		}
 		d.Accepted.Admit(ask, unread)
@@ -133,7 +145,7 @@ func (d *Disks) decide(candidates []accepted.Candidate, of []BlockDevice, probes
 			refused = append(refused, lvm.UnacceptedPV{Device: c.Device, PV: c.PV, Identity: c.Identity.String(), Reason: v.Refusal, Since: since})
 		}
 	}
-	return admitted, refused
+	return admitted, refused, nil
 }
 
 // survey adds to the candidates what the node's kernel and kubelet show of them; err: they do not.
@@ -141,7 +153,7 @@ func survey(candidates []accepted.Candidate, held podVolumes, err error) {
 	for i := range candidates {
 		c := &candidates[i]
 		if err != nil {
-			c.Held = fmt.Sprintf("the driver cannot determine which devices the pods of this node use: %v", err)
+			c.Unknown = err.Error()
 			continue
 		}
 		c.Held, c.Remote = held.explain(filepath.Base(c.Device)), held.isRemote(filepath.Base(c.Device))
@@ -179,9 +191,12 @@ func (d *Disks) isForeign(p probe) bool {
 
 // AcceptDevice records the PV on a device for which an admin vouches. KindConflict: it is no PV of the node, or a volume of a pod.
 func (d *Disks) AcceptDevice(ctx context.Context, path string, reason accepted.Reason) (accepted.Entry, error) {
-	_, err := d.Read(ctx) // the first use, if there was none
+	state, err := d.Read(ctx) // the first use, if there was none
 	if err != nil {
 		return accepted.Entry{}, err
+	}
+	if d.Accepted.First() {
+		return accepted.Entry{}, lvm.Errorf(lvm.KindBusy, "%s", strings.Join(state.UnreadDevices, "; "))
 	}
 	r := d.prober()
 	devices, err := d.scanner.scan(ctx, r.positions.Sys, r.positions.Proc, r.positions.Dev)

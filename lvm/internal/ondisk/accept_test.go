@@ -257,6 +257,47 @@ func TestUnreadableVolumeOfAPod(t *testing.T) {
 	}
 }
 
+// TestLoopDeviceThatCannotBeAsked: while the driver cannot determine which disks are volumes of pods, it accepts none, says why, and does not take
+// this for its first use. Later it ignores only new disks.
+func TestLoopDeviceThatCannotBeAsked(t *testing.T) {
+	s, r := newStack(t), recordOf(t, "ebs.csi.aws.com")
+	s.mounts()
+	s.forge("sda1")
+	s.attachForeign()
+	s.loop("loop3", loopStatus{device: s.Number("nvme2n1"), fileSystem: 5})
+	s.write("nvme2n1p1", append(make([]byte, 512), "LABELONE\x01\x00\x00\x00\x00\x00\x00\x00"...)) // its pod awaits the first use
+	read := func(backing func(int) (loopStatus, error)) lvm.State {
+		d := disksOf(s.TestNode)
+		d.backing, d.Accepted = backing, r
+		state, err := d.Read(t.Context())
+		fixture.Must(t, err)
+		return state
+	}
+	fails := func(int) (loopStatus, error) { return loopStatus{}, unix.EACCES }
+	state := read(fails)
+	if told := fmt.Sprint(state.UnreadDevices); len(state.Groups)+len(state.Devices) > 0 || state.CheckComplete() == nil || !strings.Contains(told, "no disk of this node is accepted yet") || !strings.Contains(told, "loop3") {
+		t.Errorf("at the first run: %+v", state)
+	}
+	d := disksOf(s.TestNode)
+	d.backing, d.Accepted = fails, r
+	if _, err := d.AcceptDevice(t.Context(), filepath.Join(s.Dev, "sda1"), accepted.Command); err == nil || !strings.Contains(err.Error(), "loop3") {
+		t.Errorf("an admin accepts a disk: %v", err)
+	}
+	if len(r.Entries()) > 0 || !r.First() {
+		t.Errorf("the first use is over, and the record has %+v", r.Entries())
+	}
+	if state = read(s.ask); len(state.Groups) != 1 || len(r.Entries()) != 1 || len(state.UnreadDevices) > 0 {
+		t.Errorf("when the loop device answers: %+v, recorded %+v", state, r.Entries())
+	}
+	s.Make("devices/pci0000:00/0000:00:1d.0/nvme/nvme5/nvme5n1", 259)
+	s.Attribute(t, "nvme5n1", "device/model", "x")
+	s.write("nvme5n1", forgePV("ffffff-ffff-ffff-ffff-ffff-ffff-ffffff", textOf(state.Groups[0], "ffffff-ffff-ffff-ffff-ffff-ffff-ffffff"), 64<<20))
+	state = read(fails)
+	if told := fmt.Sprint(state.Unaccepted); len(state.Groups) != 1 || len(state.UnreadDevices) > 0 || !strings.Contains(told, "nvme5n1") || !strings.Contains(told, "loop3") {
+		t.Errorf("with a new disk: unread %q, not accepted %+v, groups %+v", state.UnreadDevices, state.Unaccepted, state.Groups)
+	}
+}
+
 // TestMultipathIsAcceptedOnce: the parts of a multipath device are no candidates, and have its identity.
 func TestMultipathIsAcceptedOnce(t *testing.T) {
 	s, r := newStack(t), recordOf(t, "ebs.csi.aws.com")

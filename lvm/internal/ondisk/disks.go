@@ -55,13 +55,14 @@ func (d *Disks) Read(ctx context.Context) (lvm.State, error) {
 	if err != nil {
 		return lvm.State{}, err
 	}
-	probes, unlabeled, unaccepted, err := d.accept(ctx, probes, devices, r)
+	probes, others, err := d.accept(ctx, probes, devices, r)
 	if err != nil {
 		return lvm.State{}, err
 	}
 	d.texts.keep(probes)
 	s := assemble(probes, devices.component)
-	s.Unaccepted, s.Unlabeled = unaccepted, append(s.Unlabeled, unlabeled...)
+	s.Unaccepted, s.Unlabeled = others.Unaccepted, append(s.Unlabeled, others.Unlabeled...)
+	s.UnreadDevices = append(s.UnreadDevices, others.UnreadDevices...)
 	return s, nil
 }
 
