@@ -29,7 +29,7 @@ test-full: ## Run all of that whole, with the race detector everywhere, and powe
 
 .PHONY: build
 build: ## Compile the driver and nodelvm-controller to bin/
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/nodelvm ./cmd/nodelvm-controller
+	CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -o bin/ ./cmd/nodelvm ./cmd/nodelvm-controller
 
 .PHONY: image
 image: ## Write the driver's image to dist/ as an archive for docker load, ctr import or crane push

@@ -31,10 +31,10 @@ var minimumSizes = map[string]lvm.Bytes{"xfs": 300 * lvm.MiB, "btrfs": 109 * lvm
 // MinimumSize returns the size of the smallest device for a file system of the type; 0: any.
 func MinimumSize(fsType string) lvm.Bytes { return minimumSizes[fsType] }
 
-// mkfsAllowed are the options that a StorageClass may add, with the pattern of their values. They only shape the file system.
+// mkfsAllowed are the options that a StorageClass may add, with the pattern of their values, which is compiled when it is used. They only shape the file system.
 // None names a file or a device, forces, or moves the file system away from the beginning of the device. The features of -O
 // need no mount option, and allow online resizing: sparse_super2 does not (Linux, fs/ext4/resize.c).
-var mkfsAllowed = map[string]map[string]*regexp.Regexp{
+var mkfsAllowed = map[string]map[string]string{
 	"ext4": {
 		"-b": fullMatch(`1024|2048|4096`),
 		"-C": fullMatch(`[0-9]{4,9}`),
@@ -68,11 +68,11 @@ var mkfsAllowed = map[string]map[string]*regexp.Regexp{
 	},
 }
 
-func fullMatch(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
+func fullMatch(pattern string) string { return `^(?:` + pattern + `)$` }
 
 // commaList returns the pattern of a comma-separated list of such values.
-func commaList(pattern string) *regexp.Regexp {
-	return regexp.MustCompile(`^(?:` + pattern + `)(?:,(?:` + pattern + `))*$`)
+func commaList(pattern string) string {
+	return `^(?:` + pattern + `)(?:,(?:` + pattern + `))*$`
 }
 
 // CheckOptions refuses (lvm.KindInvalid) an unsupported type of file system, and mkfs options that the type does not allow,
@@ -108,7 +108,7 @@ func parseMkfs(fsType, options string) ([]string, error) {
 			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s occurs twice", options, args[i])
 		case i+1 == len(args):
 			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s has no value", options, args[i])
-		case !values.MatchString(args[i+1]):
+		case !regexp.MustCompile(values).MatchString(args[i+1]):
 			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s cannot be %q for %s", options, args[i], args[i+1], fsType)
 		case fsType == "xfs" && repeated(args[i+1]) != "": // mkfs.xfs refuses it
 			return nil, lvm.Errorf(lvm.KindInvalid, "mkfsOptions %q: %s has %s twice", options, args[i], repeated(args[i+1]))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -86,6 +87,11 @@ func TestMkfsReference(t *testing.T) {
 			strings.Join(slices.Sorted(maps.Keys(mkfsAllowed[fsType])), " "), strings.Join(mkfsDefaults[fsType], " "))
 		if !strings.Contains(string(page), line) {
 			t.Errorf("the page lacks the line %s", line)
+		}
+		for option, values := range mkfsAllowed[fsType] {
+			if _, err := regexp.Compile(values); err != nil {
+				t.Errorf("the pattern of %s: %v", option, err)
+			}
 		}
 	}
 }

@@ -17,11 +17,11 @@ const (
 	selinuxContext = `[A-Za-z0-9_.:-]{1,255}|"[A-Za-z0-9_.:,-]{1,255}"`
 )
 
-// allowedOptions are the mount options that each file system may have, with the pattern of the value; nil: no value. The driver
-// refuses all others. They could name another device or a path of the node (journal_path, logdev, rtdev, device, loop,
+// allowedOptions are the mount options that each file system may have, with the pattern of the value; "": no value. A pattern is compiled
+// when it is used: all of them would need two megabytes. The driver refuses all others. They could name another device or a path of the node (journal_path, logdev, rtdev, device, loop,
 // X-mount.*), or turn the mount into another operation (bind, remount, move). They could skip the recovery at a mount (noload,
 // norecovery), or let an error of one file system stop the node (errors=panic, fatal_errors=panic).
-var allowedOptions = map[string]map[string]*regexp.Regexp{
+var allowedOptions = map[string]map[string]string{
 	"ext4": union(commonOptions,
 		flags(`acl noacl user_xattr nouser_xattr barrier nobarrier discard nodiscard delalloc nodelalloc auto_da_alloc noauto_da_alloc
 			journal_checksum nojournal_checksum journal_async_commit dioread_lock dioread_nolock block_validity noblock_validity
@@ -60,25 +60,25 @@ var commonOptions = union(
 	valued(selinuxContext, `context fscontext defcontext rootcontext`))
 
 // flags returns options without a value.
-func flags(names string) map[string]*regexp.Regexp {
-	forms := map[string]*regexp.Regexp{}
+func flags(names string) map[string]string {
+	forms := map[string]string{}
 	for name := range strings.FieldsSeq(names) {
-		forms[name] = nil
+		forms[name] = ""
 	}
 	return forms
 }
 
 // valued returns options whose value matches the pattern; their keys end in "=".
-func valued(pattern, names string) map[string]*regexp.Regexp {
-	forms := map[string]*regexp.Regexp{}
+func valued(pattern, names string) map[string]string {
+	forms := map[string]string{}
 	for name := range strings.FieldsSeq(names) {
-		forms[name+"="] = regexp.MustCompile(`^(?:` + pattern + `)$`)
+		forms[name+"="] = `^(?:` + pattern + `)$`
 	}
 	return forms
 }
 
-func union(sets ...map[string]*regexp.Regexp) map[string]*regexp.Regexp {
-	all := map[string]*regexp.Regexp{}
+func union(sets ...map[string]string) map[string]string {
+	all := map[string]string{}
 	for _, set := range sets {
 		maps.Copy(all, set)
 	}
@@ -100,7 +100,7 @@ func CheckOptions(fsType string, flags []string) error {
 				"A read-only copy needs no such option, because the driver replays its journal once: remove the option", option, fsType)
 		}
 		values, there := allowedOptions[fsType][name]
-		if !there || valued && !values.MatchString(value) {
+		if !there || valued && !regexp.MustCompile(values).MatchString(value) {
 			return lvm.Errorf(lvm.KindInvalid, "the mount option %q is not allowed for %s; allowed are %s",
 				option, fsType, strings.Join(slices.Sorted(maps.Keys(allowedOptions[fsType])), " "))
 		}
