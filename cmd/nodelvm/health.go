@@ -21,21 +21,14 @@ import (
 // readyTimeout limits a check that the driver can read LVM's metadata. An unresponsive disk does not return an error.
 const readyTimeout = 5 * time.Second
 
-// readiness reports whether the driver can work. At most one check runs at a time, in its own goroutine: a check that waits in
-// the kernel costs one goroutine, and each caller gets an answer in time.
+// readiness reports whether the driver can work. Each caller gets an answer in time.
 type readiness struct {
 	timeout time.Duration
+	checks  sharedWork[error]
 
-	mu      sync.Mutex
-	check   func(context.Context) error // nil while the driver starts or stops; state says which
-	state   string
-	running *readyCheck
-}
-
-// readyCheck is one run of the check. Read err only after done is closed.
-type readyCheck struct {
-	done chan struct{}
-	err  error
+	mu    sync.Mutex
+	check func(context.Context) error // nil while the driver starts or stops; state says which
+	state string
 }
 
 func newReadiness(state string) *readiness {
@@ -51,45 +44,27 @@ func (r *readiness) set(check func(context.Context) error, state string) {
 
 // Ready returns nil, or the reason why the driver cannot work now.
 func (r *readiness) Ready(ctx context.Context) error {
-	run, err := r.join(context.WithoutCancel(ctx))
-	if err != nil {
-		return err
+	r.mu.Lock()
+	check, state := r.check, r.state
+	r.mu.Unlock()
+	if check == nil {
+		return errors.New(state)
 	}
+	now := r.checks.join(func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
+		defer cancel()
+		return check(ctx)
+	})
 	timer := time.NewTimer(r.timeout)
 	defer timer.Stop()
 	select {
-	case <-run.done:
-		return run.err
+	case <-now.done:
+		return now.result
 	case <-timer.C:
 		return fmt.Errorf("LVM has not answered within %s; a disk may be unresponsive", r.timeout)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// join returns the running check, or starts one.
-func (r *readiness) join(ctx context.Context) (*readyCheck, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.check == nil {
-		return nil, errors.New(r.state)
-	}
-	if r.running != nil {
-		return r.running, nil
-	}
-	run := &readyCheck{done: make(chan struct{})}
-	r.running = run
-	check := r.check
-	go func() {
-		ctx, cancel := context.WithTimeout(ctx, r.timeout)
-		defer cancel()
-		run.err = check(ctx)
-		r.mu.Lock()
-		r.running = nil
-		r.mu.Unlock()
-		close(run.done)
-	}()
-	return run, nil
 }
 
 // pages are the pages of newHTTPHandler besides the health checks.
@@ -112,7 +87,7 @@ func newHTTPHandler(ready func(context.Context) error, p pages) http.Handler {
 	mux.Handle("GET "+metricsPath, p.guard(promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{
 		// Reading LVM's state may wait for an unresponsive disk; scrapes must not accumulate.
 		Timeout:             readyTimeout,
-		MaxRequestsInFlight: 2,
+		MaxRequestsInFlight: scrapesAtOnce,
 	})))
 	for name, address := range p.sidecars {
 		mux.Handle("GET "+metricsPath+"/"+name, p.guard(sidecarMetrics(address)))
@@ -123,6 +98,9 @@ func newHTTPHandler(ready func(context.Context) error, p pages) http.Handler {
 	}
 	return mux
 }
+
+// scrapesAtOnce is enough for two Prometheus servers and a person with curl. Each needs memory for its answer.
+const scrapesAtOnce = 3
 
 // metricsPath is the path that Prometheus scrapes, readyPath the one that the kubelet probes.
 const (

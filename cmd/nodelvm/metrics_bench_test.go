@@ -57,7 +57,7 @@ func BenchmarkVolumeSeries(b *testing.B) {
 				n.Volumes = append(n.Volumes, v)
 			}
 			registry := prometheus.NewRegistry()
-			registry.MustRegister(nodeCollector{read: func(context.Context) report.Node { return n }, log: slog.New(slog.DiscardHandler)})
+			registry.MustRegister(nodeCollector{read: func() report.Node { return n }, log: slog.New(slog.DiscardHandler)})
 			handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 			request := httptest.NewRequestWithContext(b.Context(), http.MethodGet, metricsPath, nil)
 			request.Header.Set("Accept-Encoding", "gzip")

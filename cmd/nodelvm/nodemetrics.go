@@ -1,10 +1,10 @@
 package main
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -14,13 +14,15 @@ import (
 
 // nodeCollector reads the document about the node only during a scrape. Its metrics are a view of it.
 type nodeCollector struct {
-	read func(context.Context) report.Node
+	read func() report.Node
 	log  *slog.Logger
 }
 
 // nodeMetrics are the metrics of the whole node.
 var nodeMetrics = newFamily("", nil, func(report.Node) []string { return nil },
 	gauge("operations_in_flight", "Number of operations on volumes and snapshots that are running.", func(n report.Node) float64 { return size(n.InFlight) }),
+	gauge("reading_age_seconds", "Age of what the driver read for this scrape. More than 2 s if an unresponsive disk or a busy node delays a reading: then the scrape has the last one, until it is a minute old.",
+		func(n report.Node) float64 { return time.Since(n.Time).Seconds() }),
 	gauge("metadata_verified", "1 if LVM's report agrees with what the driver reads from the disks. 0 if they differ in a volume group, which the driver then does not change.",
 		func(n report.Node) float64 { return truth(n.MetadataDifference == "") }))
 
@@ -182,11 +184,9 @@ func (c nodeCollector) Describe(out chan<- *prometheus.Desc) {
 }
 
 func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
-	defer cancel()
-	n := c.read(ctx)
+	n := c.read()
 	if len(n.Unknown) > 0 {
-		c.log.WarnContext(ctx, "cannot read all metrics of this node", "error", strings.Join(n.Unknown, "; "))
+		c.log.Warn("cannot read all metrics of this node", "error", strings.Join(n.Unknown, "; "))
 	}
 	ours := slices.DeleteFunc(slices.Clone(n.Volumes), func(v report.Volume) bool { return v.Cluster != n.Cluster })
 	ready := slices.DeleteFunc(slices.Clone(ours), func(v report.Volume) bool { return v.State != string(lvm.StateReady) })

@@ -1,13 +1,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -62,6 +63,7 @@ nodelvm_physical_volume_missing{pv_uuid="c",vg="old",vg_uuid="o"} 1
 nodelvm_physical_volume_size_bytes{pv_uuid="a",vg="vg",GROUP} 40
 nodelvm_physical_volume_size_bytes{pv_uuid="b",vg="vg",GROUP} 20
 nodelvm_physical_volume_size_bytes{pv_uuid="c",vg="old",vg_uuid="o"} 0
+nodelvm_reading_age_seconds 7
 nodelvm_thin_pool_extensions_total{thin_pool="p",vg="vg",GROUP} 3
 nodelvm_thin_pool_metadata_size_bytes{thin_pool="p",vg="vg",GROUP} 8
 nodelvm_thin_pool_metadata_used_bytes{thin_pool="p",vg="vg",GROUP} 2
@@ -117,8 +119,12 @@ nodelvm_volumes{state="ready"} 5
 nodelvm_volumes{state="zeroing"} 0`
 	want = strings.ReplaceAll(want, "GROUP}", `vg_uuid="`+testGroup+`"}`)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(nodeCollector{read: func(context.Context) report.Node { return n }, log: slog.Default()})
-	got := seriesOf(t, registry)
+	registry.MustRegister(nodeCollector{read: func() report.Node { return n }, log: slog.Default()})
+	var got []string
+	synctest.Test(t, func(t *testing.T) {
+		n.Time = time.Now().Add(-7 * time.Second)
+		got = seriesOf(t, registry)
+	})
 	if expected := strings.Split(want, "\n"); !slices.Equal(got, expected) {
 		t.Errorf("the series differ (+: there are, -: there should be):\n%s", differences(got, expected))
 	}
@@ -157,7 +163,7 @@ func TestUnknownMetrics(t *testing.T) {
 	log, err := logs.New(&text, "warn", "json")
 	must(t, err)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(nodeCollector{read: document{host: unreadableNode{}, health: sick{found: []lvm.Condition{{Type: lvm.ConditionVolumeGroupSetupFailed}}}.Health}.read, log: log})
+	registry.MustRegister(nodeCollector{read: (&readings{read: document{host: unreadableNode{}, health: sick{found: []lvm.Condition{{Type: lvm.ConditionVolumeGroupSetupFailed}}}.Health}.read}).get, log: log})
 	expectMetric(t, registry, "nodelvm_volume_condition", map[string]string{"condition": "VolumeGroupSetupFailed", "vg": "", "lv": "", "claim": ""})
 	if !strings.Contains(text.String(), report.UnknownGroups+"the disks hang") {
 		t.Errorf("the log is %q", text.String())

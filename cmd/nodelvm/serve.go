@@ -147,7 +147,7 @@ func (d *driver) serveVolumes(ctx context.Context, parts *errgroup.Group) error 
 	about := document{node: d.o.nodeName, cluster: cluster, host: host, health: health, compare: comparisonOf(agent),
 		details: volumeDetails{fileSystems: mounts.FileSystems, io: mounts.IO, class: classOf(agent), disks: record.disks}}
 	d.status.serve(about)
-	d.registry.MustRegister(nodeCollector{read: about.read, log: d.log})
+	d.registry.MustRegister(nodeCollector{read: (&readings{read: about.read}).get, log: d.log})
 	trims := newTrimMetrics(d.registry)
 	service := newController(d.o.nodeName, host, limits, clusterOf(agent), mounts, recent.Found, moves.fullCopies())
 	if agent != nil {
