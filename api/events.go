@@ -10,6 +10,7 @@ const (
 	ReasonImmediateBindingUnsupported = "ImmediateBindingUnsupported"
 	ReasonSourceNodeSelected          = "SourceNodeSelected"
 	ReasonSourceNodeExcluded          = "SourceNodeExcluded" // of a clone: a rule of its pod
+	ReasonSourceOfOtherDriver         = "SourceOfOtherDriver"
 	ReasonDuplicateVolumeHandle       = "DuplicateVolumeHandle"
 	ReasonPodVolumesOnDifferentNodes  = "PodVolumesOnDifferentNodes" // the pod's claims are on several nodes
 	ReasonInsufficientCapacityForPod  = "InsufficientCapacityForPod" // some of the pod's claims are on this node, which has no capacity for the others

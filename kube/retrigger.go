@@ -54,7 +54,8 @@ func (a *Agent) retrigger(ctx context.Context, claim *corev1.PersistentVolumeCla
 }
 
 // csi-provisioner knows no claim of another node (kube/apiproxy), so it finds no source for a clone that the scheduler placed on this
-// node, and never calls the driver, whose answer would return the claim to the scheduler. The agent returns it.
+// node, and never calls the driver, whose answer would return the claim to the scheduler. The agent returns it. Nor does csi-provisioner
+// know another driver's claim: it says that the source does not exist, and the agent says what is true.
 
 // giveBack removes this node from a clone whose source is on another one; false: it is not, as far as is known.
 func (a *Agent) giveBack(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
@@ -62,9 +63,16 @@ func (a *Agent) giveBack(ctx context.Context, claim *corev1.PersistentVolumeClai
 	if from.kind != kubeclient.KindClaim {
 		return false, nil
 	}
-	node, err := a.nodeOfVolume(ctx, from.key)
-	if err != nil || node == "" || node == a.node {
+	pv, err := a.volumeOfClaim(ctx, from.key)
+	if err != nil || pv == nil {
 		return false, err
+	}
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != api.DriverName {
+		return false, a.reportForeignSource(ctx, claim, from, pv)
+	}
+	node := pending.NodeOf(pv)
+	if node == a.node || kubeclient.Placed(pv, node) != nil {
+		return false, nil //nolint:nilerr // the volume is on no one node
 	}
 	_, err = a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{api.AnnotationSelectedNode: nil}})
 	switch {
@@ -78,20 +86,27 @@ func (a *Agent) giveBack(ctx context.Context, claim *corev1.PersistentVolumeClai
 	return true, a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonSelectedNodeRemoved, Message: message})
 }
 
-// nodeOfVolume returns the one node that has the volume of a bound claim; "": there is no such node or claim.
-func (a *Agent) nodeOfVolume(ctx context.Context, key string) (string, error) {
+// reportForeignSource says on a claim that its source has a volume of another driver. The event is repeated while that lasts.
+func (a *Agent) reportForeignSource(ctx context.Context, claim *corev1.PersistentVolumeClaim, from source, pv *corev1.PersistentVolume) error {
+	of := "a volume of no CSI driver"
+	if pv.Spec.CSI != nil {
+		of = "a volume of the driver " + pv.Spec.CSI.Driver
+	}
+	message := fmt.Sprintf("the source of this claim, %s %s, has %s, and %s copies only its own volumes. Delete this claim, and create it with a StorageClass of the source's driver, "+
+		"or without a source: a pod that uses both claims can copy the data", from.kind, from.key, of, api.DriverName)
+	return a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning, Reason: api.ReasonSourceOfOtherDriver, Message: message})
+}
+
+// volumeOfClaim returns the PersistentVolume of a bound claim, of any driver; nil: there is none.
+func (a *Agent) volumeOfClaim(ctx context.Context, key string) (*corev1.PersistentVolume, error) {
 	namespace, name := kubeclient.ClaimKey(key)
 	claim, err := a.client.Claim(ctx, namespace, name)
 	if err != nil || claim == nil || claim.Spec.VolumeName == "" {
-		return "", err
+		return nil, err
 	}
 	pv, err := a.client.Volume(ctx, claim.Spec.VolumeName)
-	if err != nil || pv == nil {
-		return "", err
+	if err != nil || pv == nil || kubeclient.Bound(pv, claim) != nil {
+		return nil, err
 	}
-	node := pending.NodeOf(pv)
-	if kubeclient.Chain(pv, claim, node) != nil {
-		return "", nil //nolint:nilerr // the claim is not bound to this volume
-	}
-	return node, nil
+	return pv, nil
 }

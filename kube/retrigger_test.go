@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
@@ -119,22 +120,30 @@ func TestClaimWithoutCreateCall(t *testing.T) {
 	}
 }
 
-// TestGiveBack: a clone on this node without a CreateVolume call returns to the scheduler if its source is proven to be on another node.
+// TestGiveBack: a clone on this node without a CreateVolume call returns to the scheduler if its source is proven to be on another node. If another driver
+// has the source, an event says so.
 func TestGiveBack(t *testing.T) {
 	const claimPath, volumePath = "/api/v1/namespaces/ns/persistentvolumeclaims/", "/api/v1/persistentvolumes/"
 	other := kubetest.VolumeOn("node-2", "data")
 	other.Spec.ClaimRef.UID = "former"
+	disk := kubetest.VolumeOn("node-2", "data")
+	disk.Spec.CSI.Driver = "disks.example"
+	theirs := other.DeepCopy()
+	theirs.Spec.CSI.Driver = "disks.example"
 	for name, test := range map[string]struct {
 		source string
 		there  map[string]any
-		given  bool
+		reason string // of an event; "": there is none
 	}{
-		"on another node":  {"data", map[string]any{"data": kubetest.Claim("data", "late", "pvc-data"), "pvc-data": kubetest.VolumeOn("node-2", "data")}, true},
-		"here":             {"data", map[string]any{"data": kubetest.Claim("data", "late", "pvc-data"), "pvc-data": kubetest.VolumeOn("node-1", "data")}, false},
-		"another's volume": {"data", map[string]any{"data": kubetest.Claim("data", "late", "pvc-data"), "pvc-data": other}, false},
-		"not bound":        {"data", map[string]any{"data": kubetest.Claim("data", "late", "")}, false},
-		"no claim":         {"data", nil, false},
-		"no name":          {strings.Repeat("x", 300), nil, false},
+		"on another node":  {"data", map[string]any{"data": kubetest.Claim("data", "late", "pvc-data"), "pvc-data": kubetest.VolumeOn("node-2", "data")}, api.ReasonSelectedNodeRemoved},
+		"here":             {"data", map[string]any{"data": kubetest.Claim("data", "late", "pvc-data"), "pvc-data": kubetest.VolumeOn("node-1", "data")}, ""},
+		"another's volume": {"data", map[string]any{"data": kubetest.Claim("data", "late", "pvc-data"), "pvc-data": other}, ""},
+		"of another driver": {"data", map[string]any{"data": kubetest.Claim("data", "late", "pvc-data"), "pvc-data": disk},
+			api.ReasonSourceOfOtherDriver},
+		"another's volume of another driver": {"data", map[string]any{"data": kubetest.Claim("data", "late", "pvc-data"), "pvc-data": theirs}, ""},
+		"not bound":                          {"data", map[string]any{"data": kubetest.Claim("data", "late", "")}, ""},
+		"no claim":                           {"data", nil, ""},
+		"no name":                            {strings.Repeat("x", 300), nil, ""},
 	} {
 		answers := map[string]any{"PATCH " + claimPath + "clone": kubetest.Claim("clone", "late", ""), "POST /api/v1/namespaces/ns/events": &corev1.Event{}}
 		for name, o := range test.there {
@@ -149,8 +158,11 @@ func TestGiveBack(t *testing.T) {
 		if err := agent.retrigger(t.Context(), clone); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if told := slices.Contains(sent(), "POST /api/v1/namespaces/ns/events"); told != test.given || !slices.Contains(sent(), "PATCH "+claimPath+"clone") {
-			t.Errorf("%s: the requests %q", name, sent())
+		told := slices.Contains(sent(), "POST /api/v1/namespaces/ns/events")
+		event := agent.events.Object(kubeclient.Event{About: kubeclient.AboutClaim("ns", "clone", clone.UID), Reason: test.reason}, time.Now())
+		ofReason := agent.events.Counts["ns/"+event.Name].Times > 0
+		if told != (test.reason != "") || told != ofReason || !slices.Contains(sent(), "PATCH "+claimPath+"clone") {
+			t.Errorf("%s: event %t, of the reason %t, the requests %q", name, told, ofReason, sent())
 		}
 	}
 }

@@ -33,6 +33,9 @@ func Explain(f Facts) Answer {
 	})
 	class, objects := classCauses(f, refused), slices.Concat(podCauses(f), sourceCauses(f))
 	a.Causes = append(a.Causes, class...)
+	if f.Source != nil && f.Source.Foreign != "" {
+		last = nil // csi-provisioner does not know the source, and says that it does not exist
+	}
 	if last != nil && (refused == "" || !strings.Contains(last.text, refused)) {
 		a.Causes = append(a.Causes, last.cause(f))
 	}

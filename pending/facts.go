@@ -41,6 +41,7 @@ type Source struct {
 	Missing    bool
 	NotReady   bool
 	Node       string // that has it on its disks; "": unknown
+	Foreign    string // the other driver that has it; "": none
 }
 
 // Node is a node of the cluster, with what its driver reports about the class.

@@ -94,6 +94,9 @@ func sourceCauses(f Facts) []Cause {
 		return []Cause{bindingCause(&f.Claim)}
 	case s == nil:
 		return nil
+	case s.Foreign != "":
+		return []Cause{{fmt.Sprintf("the claim's source, %s %s, has a volume of the driver %s, and nodelvm copies only its own volumes", s.Kind, s.Name, s.Foreign),
+			"delete the claim, and create it with a StorageClass of that driver, or without a source: a pod that uses both claims can copy the data"}}
 	case s.Missing:
 		return []Cause{{fmt.Sprintf("the claim's source, %s %s, does not exist", s.Kind, s.Name), "create it, or create the claim again with another dataSource"}}
 	case s.NotReady:

@@ -203,6 +203,20 @@ func TestWhyFollowsTheSource(t *testing.T) {
 	}
 }
 
+// TestWhyForeignSource: csi-provisioner says that it does not find the source of a clone that another driver has.
+func TestWhyForeignSource(t *testing.T) {
+	w := waitingShop()
+	w.claims[0].Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "disk"}
+	w.events = map[types.UID][]corev1.Event{w.claims[0].UID: {{Reason: "ProvisioningFailed", Message: `failed to provision volume with StorageClass "local": error getting PVC disk`}}}
+	disk := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "disk", Annotations: map[string]string{api.AnnotationStorageProvisioner: "disks.example"}}}
+	disk.Status.Phase, disk.Spec.VolumeName = corev1.ClaimBound, "pvc-disk"
+	w.claims = append(w.claims, disk)
+	got := explained(t, w, "data")
+	if !strings.Contains(got, "the claim's source, PersistentVolumeClaim disk, has a volume of the driver disks.example, and nodelvm copies only its own volumes") || strings.Contains(got, "error getting PVC") {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestWhyIsBoundedAndPrintable(t *testing.T) {
 	w := waitingShop()
 	for range 100 {

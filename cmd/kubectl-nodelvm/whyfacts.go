@@ -274,6 +274,9 @@ func (f *facts) source(claim *corev1.PersistentVolumeClaim) *pending.Source {
 	case "PersistentVolumeClaim":
 		if other := f.claim(claim.Namespace, from.Name); other != nil {
 			s.Missing, s.NotReady, s.Node = false, other.Status.Phase != corev1.ClaimBound, f.nodeOfClaim(other)
+			if by := api.ProvisionerOf(other.Annotations); !s.NotReady && by != "" && by != api.DriverName {
+				s.Foreign = by
+			}
 		}
 	case "VolumeSnapshot":
 		for _, snapshot := range f.snapshots {

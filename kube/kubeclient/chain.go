@@ -25,7 +25,7 @@ func Chain(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, nod
 	if err := Placed(pv, node, sameHandle...); err != nil {
 		return err
 	}
-	return bound(pv, claim)
+	return Bound(pv, claim)
 }
 
 // Placed checks the part of a chain that needs no claim: PersistentVolume, logical volume, node.
@@ -50,8 +50,8 @@ func SharedHandleError(name, other, handle string) error {
 		"and delete it (with the policy Delete, the driver refuses)", name, other, handle)
 }
 
-// bound checks that a PersistentVolume and a claim name each other.
-func bound(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
+// Bound checks that a PersistentVolume, of any driver, and a claim name each other.
+func Bound(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
 	ref := pv.Spec.ClaimRef
 	switch {
 	case ref == nil || ref.UID == "":

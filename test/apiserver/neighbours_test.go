@@ -115,6 +115,24 @@ func TestPopulatedClaim(t *testing.T) {
 	untilGone(t, "its volume", volumeOf(t, p.claim))
 }
 
+// foreignVolume makes a claim with a volume of another driver.
+func foreignVolume(t *testing.T, name string) {
+	t.Helper()
+	claim := newClaim(t, name, func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.StorageClassName = new("disks")
+		c.Annotations["volume.kubernetes.io/storage-provisioner"] = "disks.example"
+	})
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + string(claim.UID)}, Spec: corev1.PersistentVolumeSpec{
+		StorageClassName: "disks", AccessModes: claim.Spec.AccessModes, Capacity: claim.Spec.Resources.Requests, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+		ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "disks.example", VolumeHandle: "vol-1"}},
+	}}
+	_, err := admin.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{})
+	must(t, err)
+	patchVolume(t, pv.Name, "status", `{"status": {"phase": "Bound"}}`)
+	bindTo(t, claim, pv.Name)
+}
+
 // TestClaimsWithoutAVolume: what happens to claims for which csi-provisioner creates no volume, or would create an empty one in place of data.
 func TestClaimsWithoutAVolume(t *testing.T) {
 	here, plugin := newNode(t, "a"), compilePlugin(t)
@@ -133,6 +151,10 @@ func TestClaimsWithoutAVolume(t *testing.T) {
 	backup := here.selectedClaim(t, "backup", func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: new("example.com"), Kind: "Backup", Name: "nightly"}
 	})
+	foreignVolume(t, "disk")
+	clone := here.selectedClaim(t, "clone", func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "disk"}
+	})
 	for _, claim := range []*corev1.PersistentVolumeClaim{elsewhere, foreign} {
 		if claim.Spec.DataSourceRef != nil || claim.Spec.DataSource != nil {
 			t.Fatalf("the API server keeps the source of claim %s", claim.Name)
@@ -145,6 +167,8 @@ func TestClaimsWithoutAVolume(t *testing.T) {
 		{selector, "ProvisioningFailed", "claim Selector is not supported", "the claim has a selector (disk=old): csi-provisioner creates no volume for it"},
 		{elsewhere, "ProvisioningFailed", "no volume is created for claim " + elsewhere.Namespace + "/elsewhere: the claim was created with a data source that the API server dropped", "delete the claim, and create it in the namespace of its source"},
 		{foreign, "ProvisioningFailed", "or with dataSourceRef instead of dataSource", "the claim was created with a data source that the API server dropped"},
+		{clone, "SourceOfOtherDriver", "PersistentVolumeClaim " + clone.Namespace + "/disk, has a volume of the driver disks.example",
+			"the claim's source, PersistentVolumeClaim disk, has a volume of the driver disks.example, and nodelvm copies only its own volumes"},
 		{backup, "Provisioning", "external populator", "a volume populator has to create the volume, from Backup.example.com nightly"},
 	} {
 		eventSays(t, test.claim.Namespace, test.claim.Name, test.reason, "", test.says)
