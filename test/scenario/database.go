@@ -48,23 +48,22 @@ const FingerprintQuery = `select (select count(*) from pgbench_accounts), (selec
 const SumsAgreeQuery = `select (select sum(abalance) from pgbench_accounts) = h and (select sum(tbalance) from pgbench_tellers) = h
  and (select sum(bbalance) from pgbench_branches) = h from (select sum(delta) as h from pgbench_history) as history`
 
-// CheckRows fails unless the database of a pod, from a snapshot, has each of a cluster.Writer's rows that was acknowledged before the snapshot was asked
-// for, and none that was not yet begun when it was ready.
-func (env *Environment) CheckRows(ctx context.Context, pod string, acked, begun int64) error {
+// CheckRows fails unless the database of a pod has each of a cluster.Writer's rows that was acknowledged, and none that was not begun. Of a copy from a
+// snapshot: acknowledged before the snapshot was asked for, and begun when it was ready. It returns the last row.
+func (env *Environment) CheckRows(ctx context.Context, pod string, acked, begun int64) (last int64, err error) {
 	answer, err := env.QueryIn(ctx, pod, "select count(*) || ' ' || coalesce(max(n), 0) from acked")
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var count, last int64
+	var count int64
 	if _, err := fmt.Sscan(answer, &count, &last); err != nil {
-		return fmt.Errorf("the database answered %q: %w", answer, err)
+		return 0, fmt.Errorf("the database answered %q: %w", answer, err)
 	}
-	env.Reporter.Note("rows 1 to %d are there", last)
+	env.Reporter.Note("rows 1 to %d are there, %d were acknowledged", last, acked)
 	if count != last || last < acked || last > begun {
-		return fmt.Errorf("%d rows, the last is %d; %d were acknowledged before the snapshot was asked for, at most %d begun when it was ready",
-			count, last, acked, begun)
+		return last, fmt.Errorf("%d rows, the last is %d; %d were acknowledged, and at most %d begun", count, last, acked, begun)
 	}
-	return nil
+	return last, nil
 }
 
 // CheckAmidTransactions fails unless the database of a copy recovered to a moment amid the load of its source, which began after transaction unloaded, and

@@ -201,7 +201,7 @@ func (s *snapshot) restore(ctx context.Context, env *scenario.Environment) error
 	if err := env.RunsOn(ctx, copied, scenario.FirstNode); err != nil {
 		return err
 	}
-	if err := env.CheckRows(ctx, copied, s.acked, s.begun); err != nil {
+	if _, err := env.CheckRows(ctx, copied, s.acked, s.begun); err != nil {
 		return err
 	}
 	if err := env.CheckAmidTransactions(ctx, database, copied, s.unloaded); err != nil {

@@ -97,7 +97,8 @@ func restoredRuns(ctx context.Context, env *scenario.Environment) error {
 }
 
 func (l *life) rowsAreThere(ctx context.Context, env *scenario.Environment) error {
-	return env.CheckRows(ctx, restoredPod, l.acked, l.begun)
+	_, err := env.CheckRows(ctx, restoredPod, l.acked, l.begun)
+	return err
 }
 
 // amidTransactions: the load had begun to commit when the snapshot was taken, and went on. A server that was shut down, or
