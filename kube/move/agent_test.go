@@ -277,12 +277,13 @@ func TestPodsAreReadInPart(t *testing.T) {
 				{Name: volume, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
 				{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 			}},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
-				{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(1700000000, 0)}}}}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning,
+				Conditions:        []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}},
+				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(1700000000, 0)}}}}},
 		}
 	}
 	without, whole := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "without"}}, pod("web", "v")
-	whole.Annotations, whole.Status.ContainerStatuses[0].Image = map[string]string{"long": strings.Repeat("x", 1<<20)}, "image"
+	whole.Annotations, whole.Status.ContainerStatuses[0].Image, whole.Status.Conditions[0].Message = map[string]string{"long": strings.Repeat("x", 1<<20)}, "image", "message"
 	got, err := server{kubetest.PodClient(t, without, whole)}.Pods(t.Context(), "ns")
 	if want := pod("web", "v"); err != nil || len(got) != 1 || !apiequality.Semantic.DeepEqual(got[0], want) {
 		t.Errorf("read %+v, %v; want %+v", got, err, want)

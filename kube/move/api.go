@@ -45,9 +45,9 @@ func (s server) RunsDriver(ctx context.Context, node string) (bool, error) {
 
 // podFields are the fields of a Pod that this package reads (k8s.io/api/core/v1/generated.proto).
 var podFields = podlist.Fields{
-	1: {1: nil, 3: nil, 5: nil, 9: nil},             // metadata: name, namespace, uid, deletionTimestamp
-	2: {1: {1: nil, 2: {10: nil, 29: {}}}, 10: nil}, // spec: of the volumes name, persistentVolumeClaim and the presence of ephemeral; nodeName
-	3: {1: nil, 8: {2: {2: nil}}},                   // status: phase, and since when the containers run
+	1: {1: nil, 3: nil, 5: nil, 9: nil},                // metadata: name, namespace, uid, deletionTimestamp
+	2: {1: {1: nil, 2: {10: nil, 29: {}}}, 10: nil},    // spec: of the volumes name, persistentVolumeClaim and the presence of ephemeral; nodeName
+	3: {1: nil, 2: {1: nil, 2: nil}, 8: {2: {2: nil}}}, // status: phase, conditions, and since when the containers run
 }
 
 // Pods lists the pods that use claims. It fails if it cannot tell which do.

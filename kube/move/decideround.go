@@ -114,6 +114,11 @@ func (v *view) waitForPod(p podUse) step {
 		return waiting(api.MoveStopping, fmt.Sprintf("waits until pod %s has ended on node %s", p.name, v.node))
 	}
 	until := fmt.Sprintf("delete it (kubectl -n %s delete pod %s). A pod that replaces it waits until the volume is on node %s", v.rec.Namespace, p.name, v.rec.To)
+	if p.stopped {
+		s := blocked(api.MoveStopping, fmt.Sprintf("pod %s cannot start again on node %s while the volume moves: %s. Or cancel the move", p.name, v.node, until))
+		s.ready = true
+		return s
+	}
 	newest, a := v.newest(), answered(v.pv)
 	var s step
 	switch {

@@ -184,7 +184,7 @@ func usersOf(pods []corev1.Pod, claim string) (users []podUse) {
 		if !pending.UsesClaim(pod, claim) {
 			continue
 		}
-		u := podUse{name: pod.Name, node: pod.Spec.NodeName, ended: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed, deleted: pod.DeletionTimestamp != nil}
+		u := podUse{name: pod.Name, node: pod.Spec.NodeName, ended: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed, deleted: pod.DeletionTimestamp != nil, stopped: isStopped(pod)}
 		for _, c := range pod.Status.ContainerStatuses {
 			if c.State.Running != nil && pod.Status.Phase == corev1.PodRunning && (u.since.IsZero() || c.State.Running.StartedAt.Time.After(u.since)) {
 				u.since = c.State.Running.StartedAt.Time
@@ -193,4 +193,12 @@ func usersOf(pods []corev1.Pod, claim string) (users []podUse) {
 		users = append(users, u)
 	}
 	return users
+}
+
+// isStopped reports whether a pod that ran has lost its sandbox, as after a reboot of its node. The kubelet then mounts its volumes again before it starts
+// the containers, and no node may mount a parked one.
+func isStopped(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse
+	})
 }

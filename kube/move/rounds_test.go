@@ -162,7 +162,7 @@ func TestKilledAtEachRequest(t *testing.T) {
 func eachStateAhead(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy, disturb func(*inSteps), expect func(p *inSteps, switched bool)) {
 	t.Helper()
 	steps := playThinWith(t, policy).whole(1000)
-	for n := 0; n <= steps; n += 3 { // two claims
+	for n := 0; n <= steps; n += 7 {
 		p := playThinWith(t, policy)
 		p.whole(n)
 		switched := p.handedOver()
@@ -241,6 +241,48 @@ func TestProblemAhead(t *testing.T) {
 	p.rest()
 	if s := p.status("data"); s.Phase != api.MoveStopping || !strings.Contains(s.Message, "cannot be copied to node node-2: no room on node-2") {
 		t.Errorf("the status is %+v", s)
+	}
+}
+
+// TestStoppedPod: a pod that lost its containers with the source's power cannot start there again, because the kubelet does not mount the volume. The status says
+// what to do in each state, and either answer starts a pod.
+func TestStoppedPod(t *testing.T) {
+	steps := 0
+	for p := playThin(t); p.step(); {
+		steps++
+	}
+	for n := 0; n < steps; n += 3 {
+		p := playThin(t)
+		for range n {
+			p.step()
+		}
+		p.losePower("node-1")
+		p.rest()
+		if s := p.status("data"); s.Phase != api.MoveStopping || !strings.Contains(s.Message, "pod db-0 cannot start again on node node-1 while the volume moves: delete it") {
+			t.Fatalf("after %d steps the status is %+v", n, s)
+		}
+		if n%2 == 0 {
+			p.stopPod("db-0", false)
+			p.rest()
+			p.settled("node-2")
+		} else {
+			p.annotateClaim("data", api.AnnotationMoveTo, "")
+			p.rest()
+			p.settled("node-1")
+		}
+	}
+}
+
+// losePower ends the containers of all pods on a node, as the kubelet says after a boot.
+func (w *world) losePower(node string) {
+	for _, pod := range w.pods {
+		if pod.Spec.NodeName != node {
+			continue
+		}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
+		for i := range pod.Status.ContainerStatuses {
+			pod.Status.ContainerStatuses[i].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+		}
 	}
 }
 

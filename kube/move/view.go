@@ -53,6 +53,7 @@ type podUse struct {
 	node    string    // "": none yet
 	ended   bool      // Succeeded or Failed
 	deleted bool      // its deletion has begun
+	stopped bool      // it has run, and has to mount its volumes again
 	since   time.Time // when its containers were first running; zero: they are not
 }
 
