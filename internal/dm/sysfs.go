@@ -18,23 +18,34 @@ type Entry struct {
 }
 
 // ReadEntries lists a directory with its entries' inodes, in four system calls unless it is very long.
-func ReadEntries(dir string) ([]Entry, error) {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+func ReadEntries(dir string) (entries []Entry, err error) {
+	err = readWhole(dir, unix.O_DIRECTORY, unix.ReadDirent, func(p []byte) { entries = appendEntries(entries, p) })
+	return entries, err
+}
+
+// ReadSmall reads a whole kernel file, without the calls that package os makes to determine its type.
+func ReadSmall(path string) (text []byte, err error) {
+	err = readWhole(path, 0, unix.Read, func(p []byte) { text = append(text, p...) })
+	return text, err
+}
+
+// readWhole opens a file, and calls add with what each read returns, until the end.
+func readWhole(path string, flags int, read func(fd int, p []byte) (int, error), add func([]byte)) error {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|flags, 0)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var entries []Entry
 	buf := make([]byte, 32<<10)
 	for {
-		n, err := unix.ReadDirent(fd, buf)
+		n, err := read(fd, buf)
 		if err != nil {
-			return nil, &os.PathError{Op: "readdir", Path: dir, Err: err}
+			return &os.PathError{Op: "read", Path: path, Err: err}
 		}
 		if n == 0 {
-			return entries, nil
+			return nil
 		}
-		entries = appendEntries(entries, buf[:n])
+		add(buf[:n])
 	}
 }
 
@@ -53,27 +64,6 @@ func appendEntries(entries []Entry, p []byte) []Entry {
 		p = p[length:]
 	}
 	return entries
-}
-
-// ReadSmall reads a whole kernel file, without the calls that package os makes to determine its type.
-func ReadSmall(path string) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var text []byte
-	buf := make([]byte, 16<<10)
-	for {
-		n, err := unix.Read(fd, buf)
-		if err != nil {
-			return nil, &os.PathError{Op: "read", Path: path, Err: err}
-		}
-		if n == 0 {
-			return text, nil
-		}
-		text = append(text, buf[:n]...)
-	}
 }
 
 // ReadNames lists the names in a directory.
