@@ -74,16 +74,7 @@ func (a *Agent) giveBack(ctx context.Context, claim *corev1.PersistentVolumeClai
 	if node == a.node || kubeclient.Placed(pv, node) != nil {
 		return false, nil //nolint:nilerr // the volume is on no one node
 	}
-	_, err = a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{api.AnnotationSelectedNode: nil}})
-	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return true, nil // the watch brings the new version
-	case err != nil:
-		return true, fmt.Errorf("cannot return claim %s to the scheduler: %w", kubeclient.KeyOf(claim), err)
-	}
-	message := fmt.Sprintf("the source of this claim, %s %s, is on node %s: node %s is no longer selected", from.kind, from.key, node, a.node)
-	a.log.InfoContext(ctx, "returned a claim to the scheduler because its source is on another node", "claim", kubeclient.KeyOf(claim), "source", from.key, "node", node)
-	return true, a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonSelectedNodeRemoved, Message: message})
+	return true, a.unselect(ctx, claim, fmt.Sprintf("the source of this claim, %s %s, is on node %s: node %s is no longer selected", from.kind, from.key, node, a.node))
 }
 
 // reportForeignSource says on a claim that its source has a volume of another driver. The event is repeated while that lasts.

@@ -51,21 +51,29 @@ func (a *Agent) checkSelection(ctx context.Context, claim *corev1.PersistentVolu
 		a.queue.AddAfter(object, selectionAgain)
 		return nil
 	}
-	_, err = a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{api.AnnotationSelectedNode: nil}})
-	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return nil // the watch brings the new version
-	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+	err = a.unselect(ctx, claim, fmt.Sprintf("node %s is not in the cluster; this claim returns to the scheduler, which selects another node", kubeclient.Quoted(selected)))
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		a.queue.AddAfter(object, selectionAgain)
 		a.log.WarnContext(ctx, "cannot return a claim, whose selected node does not exist, to the scheduler", "claim", key, "node", kubeclient.Quoted(selected), "in", selectionAgain, "error", err)
 		return nil
-	case err != nil:
-		return fmt.Errorf("cannot return claim %s, whose selected node %s does not exist, to the scheduler: %w", key, kubeclient.Quoted(selected), err)
 	}
-	message := fmt.Sprintf("node %s is not in the cluster; this claim returns to the scheduler, which selects another node", kubeclient.Quoted(selected))
-	a.log.InfoContext(ctx, message, "claim", key)
+	return err
+}
+
+// unselect returns an unbound claim to the scheduler, and says why in an event. A claim that has changed stays as it is: the watch brings the new
+// version.
+func (a *Agent) unselect(ctx context.Context, claim *corev1.PersistentVolumeClaim, why string) error {
+	key := kubeclient.KeyOf(claim)
+	_, err := a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{api.AnnotationSelectedNode: nil}})
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot return claim %s to the scheduler: %w", key, err)
+	}
+	a.log.InfoContext(ctx, "returned a claim to the scheduler", "claim", key, "reason", why)
 	return a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeNormal,
-		Reason: api.ReasonSelectedNodeRemoved, Message: message})
+		Reason: api.ReasonSelectedNodeRemoved, Message: why})
 }
 
 // turnOf returns when, within selectionApart, this node checks the claim.

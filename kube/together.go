@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -117,20 +116,11 @@ func (a *Agent) returnClaim(ctx context.Context, namespace, name string, all []a
 	if err != nil || claim == nil || claim.Spec.VolumeName != "" || pending.NodeOfClaim(claim, nil) != a.node {
 		return err
 	}
-	_, err = a.client.PatchClaim(ctx, claim, "", kubeclient.Patch{Annotations: map[string]any{api.AnnotationSelectedNode: nil}})
-	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return nil // the watch brings the new version
-	case err != nil:
-		return fmt.Errorf("cannot return claim %s to the scheduler: %w", kubeclient.KeyOf(claim), err)
-	}
 	var names []string
 	for _, c := range all {
 		names = append(names, c.Name)
 	}
 	slices.Sort(names)
-	message := fmt.Sprintf("node %s has insufficient capacity for claims %s together, which %s needs on one node: node %s is no longer selected",
-		a.node, strings.Join(names, " and "), "pod "+strings.Join(pods, " and pod "), a.node)
-	a.log.InfoContext(ctx, "returned a claim to the scheduler because this node has insufficient capacity for all claims of its pod", "claim", kubeclient.KeyOf(claim), "claims", names, "pods", pods)
-	return a.events.Record(ctx, kubeclient.Event{About: kubeclient.AboutClaim(namespace, name, claim.UID), Kind: corev1.EventTypeNormal, Reason: api.ReasonSelectedNodeRemoved, Message: message})
+	return a.unselect(ctx, claim, fmt.Sprintf("node %s has insufficient capacity for claims %s together, which %s needs on one node: node %s is no longer selected",
+		a.node, strings.Join(names, " and "), "pod "+strings.Join(pods, " and pod "), a.node))
 }
