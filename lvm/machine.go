@@ -53,9 +53,8 @@ type Kernel interface {
 	// Mapping returns the UUID and the name of the device-mapper device with this number, both empty for another kind of block
 	// device; fs.ErrNotExist: no device has this number.
 	Mapping(device uint64) (uuid, name string, err error)
-	// DevicesOnVolumes returns a sentence for each device that the node activated from the content of a volume: logical volumes
-	// and software RAIDs. The volume's user controls that content. volumes are what Devices returned.
-	DevicesOnVolumes(volumes []Device) ([]string, error)
+	// Stacks returns what is below all volumes, and what is on them. volumes are what Devices returned.
+	Stacks(volumes []Device) (Stacks, error)
 	// Remove removes the device-mapper device with this UUID, if there is one, and does not change the disks. It refuses a
 	// device in use.
 	Remove(uuid string) (removed bool, err error)
@@ -95,8 +94,19 @@ type Kernel interface {
 
 // Device is one of LVM's device-mapper devices.
 type Device struct {
-	UUID string // "LVM-", the UUIDs of group and volume without hyphens, and a suffix for hidden layers
-	Path string // "/dev/dm-3"
+	UUID      string // "LVM-", the UUIDs of group and volume without hyphens, and a suffix for hidden layers
+	Path      string // "/dev/dm-3"
+	Number    uint64 // as in stat's st_rdev, in a list of Kernel.Devices; 0: unknown
+	Suspended bool   // when it was listed
+}
+
+// Stacks is what a node's devices are on.
+type Stacks struct {
+	// OnVolumes is a sentence for each device that the node activated from the content of a volume: logical volumes and software RAIDs.
+	// The volume's user controls that content.
+	OnVolumes []string
+	// OnRemovedDisk has the paths of the devices of which a disk was removed while they were active.
+	OnRemovedDisk map[string]bool
 }
 
 // ExitError is the failure of an lvm command.

@@ -115,11 +115,7 @@ type quickKernel struct {
 
 func (k quickKernel) Devices() ([]lvm.Device, error) { return k.devices, nil }
 
-func (quickKernel) DisksBelow(string) (disks, removed []string, err error) {
-	return []string{"/dev/fakea"}, nil, nil
-}
-
-func (quickKernel) IsSuspended(string) (bool, error) { return false, nil }
+func (quickKernel) Stacks([]lvm.Device) (lvm.Stacks, error) { return lvm.Stacks{}, nil }
 
 // cachingHost is hostOn with the cache of a real driver.
 func cachingHost(node *lvmtest.Node, devices []lvm.Device) func(lvm.Config) (*host.Host, error) {

@@ -44,6 +44,10 @@ const (
 	headSize = unsafe.Sizeof(unix.DmIoctl{})
 	// targetRoom is far above the longest status, that of a RAID of 64 legs with less than 200 bytes, and the longest dm-crypt table.
 	targetRoom = 4 << 10
+	// depsRoom is the usual room for a list of devices; it grows.
+	depsRoom = 256
+	// listRoom is the first room for the list of all devices: that of a thousand volumes.
+	listRoom, mostRoom = 128 << 10, 32 << 20
 	// versionsRoom is far above the list of all targets: Linux 6.12 has some 40, of 40 bytes or less each.
 	versionsRoom = 16 << 10
 )
@@ -60,7 +64,57 @@ func (c Control) ask(what uintptr, key Key, flags uint32, room int) (answer, err
 }
 
 // send is ask for a request with data after its head, for which there is room.
-func (c Control) send(what uintptr, key Key, flags uint32, room int, data []byte) (answer, error) {
+func (c Control) send(what uintptr, key Key, flags uint32, room int, data []byte) (a answer, err error) {
+	a, err = newRequest(key, flags, room, data)
+	if err != nil {
+		return a, err
+	}
+	failed := c.open(func(control channel) { err = control.send(what, a) })
+	return a, errors.Join(failed, err)
+}
+
+// channel is the descriptor of the open control device. Requests about many devices share one.
+type channel int
+
+// open calls do with the open control device. It does not use package os, which would also ask the kernel for events.
+func (c Control) open(do func(channel)) error {
+	fd, err := unix.Open(string(c), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: string(c), Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	do(channel(fd))
+	return nil
+}
+
+// ask sends a request, with more room while the answer has none.
+func (c channel) ask(what uintptr, key Key, room int) (answer, error) {
+	for {
+		a, err := newRequest(key, 0, room, nil)
+		if err == nil {
+			err = c.send(what, a)
+		}
+		if !errors.Is(err, errNoRoom) || room >= mostRoom {
+			return a, err
+		}
+		room *= 4
+	}
+}
+
+var errNoRoom = errors.New("device-mapper's answer is longer than")
+
+func (c channel) send(what uintptr, a answer) error {
+	if err := ioctl(uintptr(c), what, unsafe.Pointer(a.DmIoctl)); err != nil {
+		return err
+	}
+	if a.Flags&unix.DM_BUFFER_FULL_FLAG != 0 {
+		return fmt.Errorf("%w %d bytes", errNoRoom, uintptr(len(a.all))-headSize)
+	}
+	return nil
+}
+
+// newRequest returns a request with room for the answer after its head.
+func newRequest(key Key, flags uint32, room int, data []byte) (answer, error) {
 	buffer := make([]uint64, (int(headSize)+room)/8)
 	a := answer{(*unix.DmIoctl)(unsafe.Pointer(&buffer[0])), unsafe.Slice((*byte)(unsafe.Pointer(&buffer[0])), len(buffer)*8)}
 	a.Version, a.Flags, a.Dev = [3]uint32{4, 0, 0}, flags, key.Number
@@ -68,17 +122,6 @@ func (c Control) send(what uintptr, key Key, flags uint32, room int, data []byte
 	copy(a.all[headSize:], data)
 	if copy(a.Uuid[:len(a.Uuid)-1], key.UUID) < len(key.UUID) || copy(a.Name[:len(a.Name)-1], key.Name) < len(key.Name) {
 		return a, fmt.Errorf("%q is too long for device-mapper", key.UUID+key.Name)
-	}
-	control, err := os.OpenFile(string(c), os.O_RDWR, 0)
-	if err != nil {
-		return a, err
-	}
-	defer func() { _ = control.Close() }()
-	if err := ioctl(control, what, unsafe.Pointer(a.DmIoctl)); err != nil {
-		return a, err
-	}
-	if a.Flags&unix.DM_BUFFER_FULL_FLAG != 0 {
-		return a, fmt.Errorf("device-mapper's answer is longer than %d bytes", room)
 	}
 	return a, nil
 }
@@ -96,6 +139,45 @@ func (a answer) info() Info {
 func (c Control) Info(key Key) (Info, error) {
 	a, err := c.ask(unix.DM_DEV_STATUS, key, 0, 0)
 	return a.info(), err
+}
+
+// Devices returns the state of all devices: one request lists them, and one asks for each.
+func (c Control) Devices() (devices []Info, err error) {
+	failed := c.open(func(control channel) {
+		var list answer
+		var numbers []uint64
+		if list, err = control.ask(unix.DM_LIST_DEVICES, Key{}, listRoom); err == nil {
+			numbers, err = deviceNumbers(list.all, list.Data_start)
+		}
+		for _, number := range numbers {
+			a, gone := control.ask(unix.DM_DEV_STATUS, Key{Number: number}, 0)
+			switch {
+			case gone == nil:
+				devices = append(devices, a.info())
+			case !errors.Is(gone, unix.ENXIO): // else it was removed since
+				err = errors.Join(err, gone)
+			}
+		}
+	})
+	return devices, errors.Join(failed, err)
+}
+
+// Below returns the numbers of the devices that the live table of each of these devices uses, by that one's number. One that does not
+// exist uses none.
+func (c Control) Below(numbers []uint64) (below map[uint64][]uint64, err error) {
+	below = make(map[uint64][]uint64, len(numbers))
+	failed := c.open(func(control channel) {
+		for _, number := range numbers {
+			a, gone := control.ask(unix.DM_TABLE_DEPS, Key{Number: number}, depsRoom)
+			if gone == nil {
+				below[number], gone = parseDeps(a.all, a.Data_start)
+			}
+			if gone != nil && !errors.Is(gone, unix.ENXIO) {
+				err = errors.Join(err, gone)
+			}
+		}
+	})
+	return below, errors.Join(failed, err)
 }
 
 // Status returns the state of a device with the status of its first target. It does not wait for I/O: a thin pool does not commit
@@ -186,6 +268,40 @@ func parseTarget(answer []byte, start uint32) (t Target, err error) {
 	return t, nil
 }
 
+// parseDeps parses struct dm_target_deps, at start: a count, padding, and so many numbers.
+func parseDeps(answer []byte, start uint32) (numbers []uint64, err error) {
+	at := int64(start)
+	if at+8 > int64(len(answer)) {
+		return nil, fmt.Errorf("device-mapper's answer of %d bytes has no count at byte %d", len(answer), at)
+	}
+	count := int64(binary.NativeEndian.Uint32(answer[at:]))
+	if at+8+8*count > int64(len(answer)) {
+		return nil, fmt.Errorf("device-mapper's answer of %d bytes has no %d numbers at byte %d", len(answer), count, at)
+	}
+	for i := range count {
+		numbers = append(numbers, binary.NativeEndian.Uint64(answer[at+8+8*i:]))
+	}
+	return numbers, nil
+}
+
+// deviceNumbers parses a list of struct dm_name_list, at start: a number, the offset of the next one, and a name. An empty list has one of
+// number 0.
+func deviceNumbers(answer []byte, start uint32) (numbers []uint64, err error) {
+	for at := int64(start); ; {
+		if at+12 > int64(len(answer)) {
+			return nil, fmt.Errorf("device-mapper's list of devices has no entry at byte %d of %d", at, len(answer))
+		}
+		if number := binary.NativeEndian.Uint64(answer[at:]); number != 0 {
+			numbers = append(numbers, number)
+		}
+		next := int64(binary.NativeEndian.Uint32(answer[at+8:]))
+		if next == 0 {
+			return numbers, nil
+		}
+		at += next
+	}
+}
+
 // targetVersion is the head of struct dm_target_versions: the offset of the next one, and three numbers. The name follows.
 const targetVersion = 4 + 3*4
 
@@ -215,9 +331,9 @@ func cutNUL(p []byte) (text string, found bool) {
 }
 
 // ioctl repeats a request that a signal interrupted.
-func ioctl(f *os.File, request uintptr, arg unsafe.Pointer) error {
+func ioctl(fd, request uintptr, arg unsafe.Pointer) error {
 	for {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(arg))
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, request, uintptr(arg))
 		if errno == 0 {
 			return nil
 		}

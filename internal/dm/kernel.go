@@ -42,7 +42,23 @@ func (k Kernel) Load(ctx context.Context) error {
 // Control returns the kernel's control device of device-mapper.
 func (k Kernel) Control() Control { return Control(filepath.Join(k.Dev, "mapper/control")) }
 
+// Devices asks device-mapper, and sysfs if that fails.
 func (k Kernel) Devices() ([]lvm.Device, error) {
+	all, err := k.Control().Devices()
+	if err != nil {
+		return k.devicesInSysfs()
+	}
+	devices := make([]lvm.Device, 0, len(all))
+	for _, d := range all {
+		if strings.HasPrefix(d.UUID, "LVM-") {
+			path := filepath.Join(k.Dev, fmt.Sprintf("dm-%d", unix.Minor(d.Number)))
+			devices = append(devices, lvm.Device{UUID: d.UUID, Path: path, Number: d.Number, Suspended: d.Suspended})
+		}
+	}
+	return devices, nil
+}
+
+func (k Kernel) devicesInSysfs() ([]lvm.Device, error) {
 	names, err := ReadNames(filepath.Join(k.Sys, "class/block"))
 	if err != nil {
 		return nil, err
@@ -60,7 +76,8 @@ func (k Kernel) Devices() ([]lvm.Device, error) {
 			return nil, err
 		}
 		if strings.HasPrefix(uuid, "LVM-") {
-			devices = append(devices, lvm.Device{UUID: uuid, Path: filepath.Join(k.Dev, name)})
+			suspended, err := k.IsSuspended(name)
+			devices = append(devices, lvm.Device{UUID: uuid, Path: filepath.Join(k.Dev, name), Suspended: err == nil && suspended})
 		}
 	}
 	return devices, nil

@@ -54,7 +54,7 @@ func (k Kernel) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, done
 		began := time.Now()
 		until := min(at+zeroChunk, to)
 		span := [2]uint64{uint64(at), uint64(until - at)}
-		if err := ioctl(f, blkZeroOut, unsafe.Pointer(&span)); err != nil {
+		if err := ioctl(f.Fd(), blkZeroOut, unsafe.Pointer(&span)); err != nil {
 			return fmt.Errorf("cannot wipe %s at byte %d of %d: %w", path, at, to, err)
 		}
 		if err := f.Sync(); err != nil {

@@ -22,11 +22,14 @@ func TestControlIsAbsent(t *testing.T) {
 		"clear":   c.ClearInactiveTable,
 		"load":    func(k Key) error { return c.LoadTarget(k.Name) },
 		"targets": func(k Key) error { _, err := c.Targets(); return err },
+		"devices": func(k Key) error { _, err := c.Devices(); return err },
+		"below":   func(k Key) error { _, err := c.Below([]uint64{1}); return err },
 	} {
 		if err := request(Key{Name: "x"}); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if err := request(Key{Name: strings.Repeat("x", 128)}); what != "targets" && (err == nil || !strings.Contains(err.Error(), "too long")) {
+		named := what != "targets" && what != "devices" && what != "below"
+		if err := request(Key{Name: strings.Repeat("x", 128)}); named && (err == nil || !strings.Contains(err.Error(), "too long")) {
 			t.Errorf("%s with a long name: %v", what, err)
 		}
 	}
@@ -75,6 +78,54 @@ func TestTargetNames(t *testing.T) {
 	for what, answer := range map[string][]byte{"empty": nil, "only the start": whole[:8], "a name without an end": whole[:8+targetVersion+4], "an offset beyond the end": far} {
 		if got, err := targetNames(answer, 8); err == nil {
 			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
+// TestDeviceNumbers parses the kernel's list of devices, also an empty one, and refuses one that leads out of the answer.
+func TestDeviceNumbers(t *testing.T) {
+	list := func(numbers ...uint64) []byte {
+		const length = 24
+		all := make([]byte, 8)
+		for i, number := range numbers {
+			entry := make([]byte, length)
+			binary.NativeEndian.PutUint64(entry, number)
+			if copy(entry[12:], "name"); i < len(numbers)-1 {
+				binary.NativeEndian.PutUint32(entry[8:], length)
+			}
+			all = append(all, entry...)
+		}
+		return all
+	}
+	for what, c := range map[string]struct {
+		answer []byte
+		want   []uint64
+	}{"two": {list(0xfd00, 0xfd01), []uint64{0xfd00, 0xfd01}}, "none": {list(0), nil}} {
+		if got, err := deviceNumbers(c.answer, 8); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, %v", what, got, err)
+		}
+	}
+	far := list(0xfd00, 0xfd01)
+	binary.NativeEndian.PutUint32(far[8+8:], 1<<31)
+	for what, answer := range map[string][]byte{"empty": nil, "cut": list(0xfd00)[:12], "an offset beyond the end": far} {
+		if got, err := deviceNumbers(answer, 8); err == nil {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
+// TestParseDeps parses the numbers of the devices under one, and refuses a count that exceeds the answer.
+func TestParseDeps(t *testing.T) {
+	answer := make([]byte, 8+8+2*8)
+	binary.NativeEndian.PutUint32(answer[8:], 2)
+	binary.NativeEndian.PutUint64(answer[16:], 0x811)
+	binary.NativeEndian.PutUint64(answer[24:], 0xfd03)
+	if got, err := parseDeps(answer, 8); err != nil || !slices.Equal(got, []uint64{0x811, 0xfd03}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for what, cut := range map[string]int{"the numbers": len(answer) - 1, "the count": 12} {
+		if got, err := parseDeps(answer[:cut], 8); err == nil {
+			t.Errorf("without the end of %s: %v", what, got)
 		}
 	}
 }

@@ -53,7 +53,9 @@ func (k kernel) Devices() ([]lvm.Device, error) {
 	defer k.node.mu.Unlock()
 	devices := make([]lvm.Device, 0, len(k.node.devices))
 	for _, d := range k.node.devices {
-		devices = append(devices, d.Device)
+		listed := d.Device
+		listed.Suspended = d.suspended
+		devices = append(devices, listed)
 	}
 	return devices, nil
 }
@@ -258,7 +260,14 @@ func (k kernel) CheckUnused(_ context.Context, path string) error {
 	return nil
 }
 
-func (k kernel) DevicesOnVolumes([]lvm.Device) ([]string, error) { return nil, nil }
+func (k kernel) Stacks(volumes []lvm.Device) (s lvm.Stacks, err error) {
+	s.OnRemovedDisk = map[string]bool{}
+	for _, v := range volumes {
+		_, removed, _ := k.DisksBelow(v.Path)
+		s.OnRemovedDisk[v.Path] = len(removed) > 0
+	}
+	return s, nil
+}
 
 func (k kernel) IsFrozen(path string) (bool, error) {
 	k.node.mu.Lock()

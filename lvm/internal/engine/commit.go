@@ -112,6 +112,7 @@ func (e *Engine) run(ctx context.Context, c Change) error {
 	if err := e.Commands.Acquire(ctx, g.Name); err != nil {
 		return err
 	}
+	defer e.mapped.invalidate()
 	defer e.cache.invalidate()
 	commits := int64(0)
 	e.Zeroed.Started(g.UUID)

@@ -277,21 +277,18 @@ func (e *Engine) SuspendedIn(g lvm.Group) map[string]bool {
 		e.Log.Warn("cannot determine which devices are suspended", "error", err)
 		return nil
 	}
-	return e.SuspendedOf(g, devices)
+	return SuspendedOf(g, devices)
 }
 
-func (e *Engine) SuspendedOf(g lvm.Group, devices []lvm.Device) map[string]bool {
+// SuspendedOf is SuspendedIn for a list of devices.
+func SuspendedOf(g lvm.Group, devices []lvm.Device) map[string]bool {
 	group := lvm.DeviceUUID(g.UUID, "")
-	var suspended map[string]bool
+	size := len(group) + 32
+	suspended := map[string]bool{}
 	for _, d := range devices {
-		size := len(group) + 32
-		if len(d.UUID) < size || d.UUID[:len(group)] != group || !e.suspended(d.Path) {
-			continue
+		if d.Suspended && len(d.UUID) >= size && d.UUID[:len(group)] == group {
+			suspended[d.UUID[:size]] = true // without the suffix of a hidden layer
 		}
-		if suspended == nil {
-			suspended = map[string]bool{}
-		}
-		suspended[d.UUID[:size]] = true // without the suffix of a hidden layer
 	}
 	return suspended
 }

@@ -26,7 +26,8 @@ type Engine struct {
 	Commands *lvmcmd.CommandFiles
 	Disks    *ondisk.CheckedReader
 	targets  targets
-	cache    stateCache
+	cache    cache[lvm.State]
+	mapped   cache[Mapped]
 	cacheTTL time.Duration
 }
 

@@ -95,9 +95,9 @@ func TestDevicesOnVolumes(t *testing.T) {
 	s.Attribute(t, "md0", "md/level", "raid1\n")
 	onVolumes := func() ([]string, error) {
 		volumes, err := k.Devices()
-		list, failed := k.DevicesOnVolumes(volumes)
-		slices.Sort(list)
-		return list, errors.Join(err, failed)
+		stacks, failed := k.Stacks(volumes)
+		slices.Sort(stacks.OnVolumes)
+		return stacks.OnVolumes, errors.Join(err, failed)
 	}
 	if list, err := onVolumes(); err != nil || len(list) > 0 {
 		t.Errorf("on a healthy node: %q, %v", list, err)

@@ -75,53 +75,79 @@ func (e *Engine) report(ctx context.Context, devices []string) (lvm.State, error
 // every second, share one read of the disks.
 const defaultCacheTTL = 500 * time.Millisecond
 
-// stateCache keeps the last state that the driver read, for requests that only report: capacity, lists, metrics. Whoever
-// decides or changes something reads the disks again. The cache never keeps a read that began before a command of the driver
-// ended, so the result of a command is visible as soon as it is reported.
-type stateCache struct {
+// cache keeps what the driver read last, for requests that only report: capacity, lists, metrics. Whoever decides or changes
+// something reads again. The cache never keeps a read that began before a command of the driver ended, so the result of a command
+// is visible as soon as it is reported.
+type cache[T any] struct {
 	mu     sync.Mutex
-	state  lvm.State
-	until  time.Time // when the state expires
+	value  T
+	until  time.Time // when the value expires
 	change int       // counts the driver's commands
 }
 
 // invalidate must be called after each command that may have changed something.
-func (g *stateCache) invalidate() {
+func (g *cache[T]) invalidate() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.change++
 	g.until = time.Time{}
 }
 
-// get returns the cached state, whether it is still valid, and the change count to pass to put.
-func (g *stateCache) get() (s lvm.State, good bool, change int) {
+// get returns the cached value, whether it is still valid, and the change count to pass to put.
+func (g *cache[T]) get() (value T, good bool, change int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.state, time.Now().Before(g.until), g.change
+	return g.value, time.Now().Before(g.until), g.change
 }
 
-// put stores a state unless a command ended since its read began, or the cache holds a later one: of two concurrent reads, the
+// put stores a value unless a command ended since its read began, or the cache holds a later one: of two concurrent reads, the
 // one that began first may end last.
-func (g *stateCache) put(s lvm.State, until time.Time, change int) {
+func (g *cache[T]) put(value T, until time.Time, change int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if change == g.change && until.After(g.until) {
-		g.state, g.until = s, until
+		g.value, g.until = value, until
 	}
+}
+
+// cached returns what the cache holds, or what read returns, which may then be as old as ttl.
+func cached[T any](c *cache[T], ttl time.Duration, read func() (T, error)) (T, error) {
+	value, good, change := c.get()
+	if good {
+		return value, nil
+	}
+	began := time.Now()
+	value, err := read()
+	if err == nil {
+		c.put(value, began.Add(ttl), change)
+	}
+	return value, err
 }
 
 // CachedState returns a state that may be as old as Config.CacheTTL.
 func (e *Engine) CachedState(ctx context.Context) (lvm.State, error) {
-	s, good, change := e.cache.get()
-	if !good {
-		began := time.Now()
-		var err error
-		if s, err = e.ReadDisks(ctx); err != nil {
-			return lvm.State{}, err
-		}
-		e.cache.put(s, began.Add(e.cacheTTL), change)
+	s, err := cached(&e.cache, e.cacheTTL, func() (lvm.State, error) { return e.ReadDisks(ctx) })
+	if err != nil {
+		return lvm.State{}, err
 	}
 	return e.WithKnowledge(s), nil
+}
+
+// Mapped is a reading of the node's device-mapper devices.
+type Mapped struct {
+	Devices []lvm.Device
+	lvm.Stacks
+	Unstacked error // why Stacks is unknown
+}
+
+// CachedDevices lists LVM's devices with what they are on. The list may be as old as Config.CacheTTL.
+func (e *Engine) CachedDevices() (Mapped, error) {
+	return cached(&e.mapped, e.cacheTTL, func() (m Mapped, err error) {
+		if m.Devices, err = e.Devices(); err == nil {
+			m.Stacks, m.Unstacked = e.Machine.Kernel.Stacks(m.Devices)
+		}
+		return m, err
+	})
 }
 
 // reader reads the node's volume groups: engine.ReadDisks or engine.ReadState.

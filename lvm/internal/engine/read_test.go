@@ -4,12 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 )
 
 // TestCacheKeepsTheNewerState: the cache never replaces a state by an older one.
 func TestCacheKeepsTheNewerState(t *testing.T) {
-	var g stateCache
+	var g cache[lvm.State]
 	shows := func(seqno int64) {
 		t.Helper()
 		if s, _, _ := g.get(); s.Groups[0].Seqno != seqno {

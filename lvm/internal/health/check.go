@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -25,11 +24,12 @@ func pathsOf(devices []lvm.Device) map[string]string {
 type groupCheck struct {
 	engine   *engine.Engine
 	group    lvm.Group
-	devices  []lvm.Device
 	paths    map[string]string
 	volumes  []checkedVolume
 	pools    map[string]*lvm.PoolStatus // by name; nil: not active, or no status from the kernel
 	findings []lvm.Condition
+
+	onRemovedDisk map[string]bool // lvm.Stacks
 }
 
 type checkedVolume struct {
@@ -37,10 +37,9 @@ type checkedVolume struct {
 	lv     lvm.LV
 }
 
-func (c *groupCheck) checkVolumes(ctx context.Context) {
+func (c *groupCheck) checkVolumes(ctx context.Context, suspended map[string]bool) {
 	missing := c.checkGroup()
 	c.checkBlockSizes()
-	suspended := c.suspended(ctx)
 	for _, p := range c.volumes {
 		if len(suspended) > 0 && slices.ContainsFunc(lvm.ComponentsAndPool(c.group, p.lv), func(part lvm.LV) bool { return suspended[lvm.DeviceUUID(c.group.UUID, part.UUID)] }) {
 			c.add(lvm.ConditionVolumeSuspended, p.volume, "its device is suspended, and I/O to it waits; resume it with lvchange --refresh %s/%s, or restart this driver", c.group.Name, p.lv.Name)
@@ -103,25 +102,6 @@ func (c *groupCheck) checkGroup() map[string]bool {
 
 func names(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }
 
-// suspended returns the devices that stay suspended.
-func (c *groupCheck) suspended(ctx context.Context) map[string]bool {
-	first := c.engine.SuspendedOf(c.group, c.devices)
-	if len(first) == 0 {
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-time.After(suspendedPause):
-	}
-	second := c.engine.SuspendedIn(c.group)
-	maps.DeleteFunc(first, func(uuid string, _ bool) bool { return !second[uuid] })
-	return first
-}
-
-// suspendedPause is longer than LVM keeps a device suspended.
-const suspendedPause = time.Second
-
 // checkMissing adds what the missing physical volumes do to a volume.
 func (c *groupCheck) checkMissing(p checkedVolume, missing map[string]bool) {
 	switch d := c.group.DamageOf(p.lv, missing, 0); {
@@ -155,7 +135,7 @@ func (c *groupCheck) checkRAID(p checkedVolume) {
 // checkMapped adds that an active volume maps a removed disk, although the disk is back as another device.
 func (c *groupCheck) checkMapped(p checkedVolume) {
 	path, active := c.paths[lvm.DeviceUUID(c.group.UUID, p.lv.UUID)]
-	if !active {
+	if !active || !c.onRemovedDisk[path] {
 		return
 	}
 	pvs, removed, err := c.engine.UnmappedPVs(c.group, p.lv, path)

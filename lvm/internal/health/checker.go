@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"time"
 
@@ -24,29 +25,64 @@ func (k Checker) readyIn(g lvm.Group) (ready []checkedVolume) {
 
 // Findings finds the conditions of this cluster's volumes and their groups; see Host.Health.
 func (k Checker) Findings(ctx context.Context, s lvm.State) ([]lvm.Condition, error) {
-	devices, err := k.Engine.Devices()
+	mapped, err := k.Engine.CachedDevices()
 	if err != nil {
 		return nil, err
 	}
-	paths := pathsOf(devices)
+	paths := pathsOf(mapped.Devices)
 	findings := notAccepted(s, time.Now())
+	var checks []*groupCheck
 	for _, g := range s.Groups {
-		c := groupCheck{engine: k.Engine, group: g, devices: devices, paths: paths, pools: map[string]*lvm.PoolStatus{}, volumes: k.readyIn(g)}
+		c := groupCheck{engine: k.Engine, group: g, paths: paths, onRemovedDisk: mapped.OnRemovedDisk, pools: map[string]*lvm.PoolStatus{}, volumes: k.readyIn(g)}
 		if len(c.volumes) > 0 || g.Unreadable != "" {
-			c.checkVolumes(ctx)
-			findings = append(findings, c.findings...)
+			checks = append(checks, &c)
 		}
+	}
+	suspended := k.staySuspended(ctx, checks, mapped.Devices)
+	for _, c := range checks {
+		c.checkVolumes(ctx, suspended)
+		findings = append(findings, c.findings...)
 	}
 	return findings, nil
 }
 
+// staySuspended returns the devices of the groups that stay suspended, after one pause for all groups.
+func (k Checker) staySuspended(ctx context.Context, checks []*groupCheck, devices []lvm.Device) map[string]bool {
+	in := func(devices []lvm.Device) map[string]bool {
+		all := map[string]bool{}
+		for _, c := range checks {
+			maps.Copy(all, engine.SuspendedOf(c.group, devices))
+		}
+		return all
+	}
+	first := in(devices)
+	if len(first) == 0 {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(suspendedPause):
+	}
+	again, err := k.Engine.Devices()
+	if err != nil {
+		return nil
+	}
+	second := in(again)
+	maps.DeleteFunc(first, func(uuid string, _ bool) bool { return !second[uuid] })
+	return first
+}
+
+// suspendedPause is longer than LVM keeps a device suspended.
+const suspendedPause = time.Second
+
 // Scope reports what findings can check.
 func (k Checker) Scope(s lvm.State) (lvm.HealthScope, error) {
-	devices, err := k.Engine.Devices()
+	mapped, err := k.Engine.CachedDevices()
 	if err != nil {
 		return lvm.HealthScope{}, err
 	}
-	paths := pathsOf(devices)
+	paths := pathsOf(mapped.Devices)
 	o := lvm.HealthScope{Groups: map[lvm.VGUUID]bool{}, Volumes: map[string]lvm.VolumeScope{}, Pools: map[string]bool{}}
 	for _, g := range s.Groups {
 		volumes := k.readyIn(g)

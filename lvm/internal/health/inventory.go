@@ -16,13 +16,12 @@ import (
 // AddTo adds the groups of a state, with their volumes and snapshots, to an inventory. After an error, all devices count as inactive.
 // extensionsOf returns how often the driver has extended the thin pool with that UUID.
 func (k Checker) AddTo(inv *report.Inventory, s lvm.State, extensionsOf func(uuid string) int) error {
-	devices, err := k.Engine.Devices()
-	onVolumes, failed := k.Engine.Machine.Kernel.DevicesOnVolumes(devices)
-	if failed != nil {
-		err = errors.Join(err, lvm.Errorf(lvm.KindInternal, "cannot determine which block devices the node has on volumes: %w", failed))
+	mapped, err := k.Engine.CachedDevices()
+	if mapped.Unstacked != nil {
+		err = errors.Join(err, lvm.Errorf(lvm.KindInternal, "cannot determine which block devices the node has on volumes: %w", mapped.Unstacked))
 	}
-	inv.OnVolumes = onVolumes
-	paths := pathsOf(devices)
+	inv.OnVolumes = mapped.OnVolumes
+	paths := pathsOf(mapped.Devices)
 	for _, g := range s.Groups {
 		c := groupCheck{engine: k.Engine, group: g, paths: paths}
 		inv.Groups = append(inv.Groups, c.groupEntry(s, extensionsOf))

@@ -1,9 +1,7 @@
 package ondisk
 
 import (
-	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/nodelvm/nodelvm/internal/dm"
@@ -35,13 +33,16 @@ func (k Kernel) Device(uuid string) (string, bool, error) {
 // finds it.
 func (k Kernel) DisksBelow(path string) (below, removed []string, err error) {
 	below, removed, err = k.positions().DevicesBelow(filepath.Base(path))
-	empty := func(name string) bool {
-		size, err := dm.Attribute(k.Sys, name, "size")
-		return err == nil && size == "0"
+	var empty, others []string
+	for _, name := range below {
+		if k.isEmpty(name) {
+			empty = append(empty, name)
+		} else {
+			others = append(others, name)
+		}
 	}
-	if slices.ContainsFunc(below, func(name string) bool { return !empty(name) }) { // else nothing would confirm the device
-		removed = append(removed, slices.DeleteFunc(slices.Clone(below), func(name string) bool { return !empty(name) })...)
-		below = slices.DeleteFunc(below, empty)
+	if len(others) > 0 { // else nothing would confirm the device
+		below, removed = others, append(removed, empty...)
 	}
 	for i, name := range below {
 		below[i] = filepath.Join(k.Dev, strings.ReplaceAll(name, "!", "/")) // the kernel's name of a node in a folder
@@ -49,27 +50,7 @@ func (k Kernel) DisksBelow(path string) (below, removed []string, err error) {
 	return below, removed, err
 }
 
-// DevicesOnVolumes implements lvm.Kernel. Many volumes share few disks, so it determines the position of each disk once.
-func (k Kernel) DevicesOnVolumes(volumes []lvm.Device) ([]string, error) {
-	names, err := dm.ReadNames(filepath.Join(k.Sys, "class/block"))
-	if err != nil {
-		return nil, err
-	}
-	where := k.positions()
-	where.walked = map[string]position{}
-	var list []string
-	isVolume := map[string]bool{}
-	for _, v := range volumes {
-		name := filepath.Base(v.Path)
-		isVolume[name] = true
-		if where.OfVolume(name).MadeOf == MadeOfVolume {
-			list = append(list, fmt.Sprintf("the node has activated a logical volume (%s) of a volume group that a user wrote to a volume", name))
-		}
-	}
-	for _, name := range names {
-		if !isVolume[name] && where.HasAttribute(name, "md") && where.Walk(name, 0).MadeOf == MadeOfVolume {
-			list = append(list, fmt.Sprintf("the node has assembled a software RAID (%s) that a user wrote to a volume", name))
-		}
-	}
-	return list, nil
+func (k Kernel) isEmpty(name string) bool {
+	size, err := dm.Attribute(k.Sys, name, "size")
+	return err == nil && size == "0"
 }

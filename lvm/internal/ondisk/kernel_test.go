@@ -74,3 +74,54 @@ func TestDisksOfCapacityZero(t *testing.T) {
 		}
 	}
 }
+
+// TestStacks: what device-mapper says about the devices below volumes leads to the same result as sysfs, and what it cannot tell comes from
+// sysfs.
+func TestStacks(t *testing.T) {
+	s := fixture.NewSysStack(t)
+	for _, disk := range []string{"sdb", "sdc"} {
+		s.Make("devices/pci0000:00/host1/block/"+disk, 8)
+		s.Attribute(t, disk, "device/model", "DISK\n")
+	}
+	s.Mapper("dm-10", "LVM-abcrimage0", "sda1")
+	s.Mapper("dm-11", "LVM-abcrimage1", "sdb")
+	s.Mapper("dm-12", "LVM-abcraid", "dm-10", "dm-11")
+	s.Mapper("dm-13", "LVM-abcpulled", "sda1", "sdb")
+	s.Mapper("dm-14", "LVM-abcempty", "sda1", "sdc")
+	s.Mapper("dm-15", "LVM-abcnothing")
+	s.Mapper("dm-20", "CRYPT-LUKS2-x", "dm-0")
+	s.Mapper("dm-21", "LVM-evil", "dm-20")
+	k := Kernel{dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}}
+	below := map[uint64][]uint64{}
+	for name, parts := range map[string][]string{"dm-0": {"sda1"}, "dm-1": {"sda1"}, "dm-10": {"sda1"}, "dm-11": {"sdb"}, "dm-12": {"dm-10", "dm-11"},
+		"dm-13": {"sda1", "sdb"}, "dm-14": {"sda1", "sdc"}, "dm-15": {}, "dm-21": {"dm-20"}} {
+		for _, part := range parts {
+			below[s.Number(name)] = append(below[s.Number(name)], s.Number(part))
+		}
+	}
+	s.Attribute(t, "sdc", "size", "0\n")
+	s.Pull("sdb", "dm-11", "dm-13")
+	volumes, err := k.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range volumes {
+		volumes[i].Number = s.Number(filepath.Base(volumes[i].Path))
+	}
+	for what, known := range map[string]map[uint64][]uint64{"device-mapper": below, "sysfs": nil} {
+		got := k.stacks(volumes, nil, known)
+		if len(got.OnVolumes) != 1 || !strings.Contains(got.OnVolumes[0], "dm-21") {
+			t.Errorf("by %s, on volumes are %q", what, got.OnVolumes)
+		}
+		for _, v := range volumes {
+			removed := slices.Contains([]string{"dm-11", "dm-12", "dm-13", "dm-14"}, filepath.Base(v.Path))
+			if got.OnRemovedDisk[v.Path] != removed {
+				t.Errorf("by %s, %s is on a removed disk: %v", what, v.Path, !removed)
+			}
+		}
+	}
+	f := footings{kernel: k, below: below, disks: map[uint64]string{}, volumes: map[uint64]bool{s.Number("dm-10"): true}}
+	if disks, whole := f.disksOf(nil, s.Number("dm-0"), 0); !whole || !slices.Equal(disks, []string{"sda1"}) {
+		t.Errorf("device-mapper alone finds %q below dm-0: %v", disks, whole)
+	}
+}
