@@ -105,6 +105,8 @@ type Stacks struct {
 	// OnVolumes is a sentence for each device that the node activated from the content of a volume: logical volumes and software RAIDs.
 	// The volume's user controls that content.
 	OnVolumes []string
+	// Disks has the paths of the disks below each device that is certainly on disks of the node, by its path.
+	Disks map[string][]string
 	// OnRemovedDisk has the paths of the devices of which a disk was removed while they were active.
 	OnRemovedDisk map[string]bool
 }

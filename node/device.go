@@ -78,6 +78,22 @@ func (s *Server) activeDevice(ctx context.Context, v lvm.Volume) (path string, n
 	return path, block.Number, err == nil
 }
 
+// activeDevices returns activeDevice for these volumes, from one reading of the devices. For whoever only reports.
+func (s *Server) activeDevices(ctx context.Context, volumes []lvm.Volume) func(lvm.Volume) (path string, number mount.DeviceNumber, active bool) {
+	all, err := s.devices.ActiveDevices(ctx, volumes)
+	return func(v lvm.Volume) (string, mount.DeviceNumber, bool) {
+		if err != nil || v.Class.Encryption != lvm.EncryptionNone {
+			return s.activeDevice(ctx, v)
+		}
+		d, active := all[v.ID]
+		if !active || d.Number != 0 {
+			return d.Path, mount.DeviceNumber(d.Number), active
+		}
+		block, err := s.block.Stat(d.Path)
+		return d.Path, block.Number, err == nil
+	}
+}
+
 // writableMounts returns the device of a volume, and the mounts of its file system for writing. lvm.KindNotFound: it has no device.
 func (s *Server) writableMounts(ctx context.Context, id lvm.ID) (mount.BlockDevice, []mount.FileSystem, error) {
 	_, _, block, err := s.deviceOf(ctx, id)

@@ -83,6 +83,20 @@ func (f *fake) Device(context.Context, lvm.ID, string) (string, bool, error) {
 	}
 	return "/dev/dm-3", f.active, nil
 }
+func (f *fake) ActiveDevices(ctx context.Context, volumes []lvm.Volume) (map[lvm.ID]lvm.Device, error) {
+	return allDevices(ctx, f, volumes)
+}
+
+// allDevices asks for the device of each volume.
+func allDevices(ctx context.Context, of Devices, volumes []lvm.Volume) (map[lvm.ID]lvm.Device, error) {
+	all := map[lvm.ID]lvm.Device{}
+	for _, v := range volumes {
+		if path, active, err := of.Device(ctx, v.ID, v.UUID); err == nil && active {
+			all[v.ID] = lvm.Device{Path: path}
+		}
+	}
+	return all, nil
+}
 func (f *fake) Lookup(_ context.Context, id lvm.ID) (lvm.Volume, error) {
 	if id != testID {
 		return lvm.Volume{}, lvm.Errorf(lvm.KindNotLocal, "volume %s: its volume group is not on this node", id)

@@ -34,8 +34,9 @@ func (s *Server) Health(ctx context.Context) ([]lvm.Condition, error) {
 	if len(failed) == 0 {
 		return findings, nil
 	}
+	deviceOf := s.activeDevices(ctx, volumes)
 	for _, v := range volumes {
-		path, number, active := s.activeDevice(ctx, v)
+		path, number, active := deviceOf(v)
 		if !active || !slices.Contains(failed, number) {
 			continue // it works, is not mounted, or is being unmounted
 		}

@@ -85,14 +85,15 @@ type rawVolume struct {
 	path string // of its device
 }
 
-// rawVolumes returns the volumes that are published as raw block volumes. If there is none, it only reads the mount table: each
-// scrape of the metrics calls it, and each search for a volume's device costs many system calls.
+// rawVolumes returns the volumes that are published as raw block volumes. If there is none, it only reads the mount table, because each
+// scrape of the metrics calls it.
 func (s *Server) rawVolumes(ctx context.Context, volumes []lvm.Volume) []rawVolume {
 	numbers, err := s.mounts.RawDevices()
 	if err != nil || len(numbers) == 0 {
 		return nil
 	}
 	var raw []rawVolume
+	deviceOf := s.activeDevices(ctx, volumes)
 	for _, block := range []bool{true, false} { // raw block volumes first: the search ends when it has found all
 		for _, v := range volumes {
 			if len(raw) == len(numbers) {
@@ -101,7 +102,7 @@ func (s *Server) rawVolumes(ctx context.Context, volumes []lvm.Volume) []rawVolu
 			if v.Block != block {
 				continue
 			}
-			if path, number, active := s.activeDevice(ctx, v); active && slices.Contains(numbers, number) {
+			if path, number, active := deviceOf(v); active && slices.Contains(numbers, number) {
 				raw = append(raw, rawVolume{v, path})
 			}
 		}

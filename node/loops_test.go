@@ -18,6 +18,10 @@ func (l loops) Device(_ context.Context, id lvm.ID, _ string) (string, bool, err
 	return device, ok, nil
 }
 
+func (l loops) ActiveDevices(ctx context.Context, volumes []lvm.Volume) (map[lvm.ID]lvm.Device, error) {
+	return allDevices(ctx, l, volumes)
+}
+
 func (l loops) ActivateAs(ctx context.Context, id lvm.ID, uuid string, _ lvm.Encryption) (string, error) {
 	if device, ok, _ := l.Device(ctx, id, uuid); ok {
 		return device, nil

@@ -88,11 +88,12 @@ func (s *Server) fileSystemsOf(ctx context.Context, volumes []lvm.Volume) (map[l
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
 	reads := map[lvm.ID]*usageRead{}
+	deviceOf := s.activeDevices(ctx, volumes)
 	for _, v := range volumes {
 		if v.Block {
 			continue
 		}
-		if _, number, active := s.activeDevice(ctx, v); active && len(mounted[number]) > 0 {
+		if _, number, active := deviceOf(v); active && len(mounted[number]) > 0 {
 			reads[v.ID] = s.usage.start(v.ID, mounted[number], s.mounted.UsageOf)
 		}
 	}
@@ -120,8 +121,9 @@ func (s *Server) IO(ctx context.Context) (map[lvm.ID]report.IO, error) {
 		return nil, err
 	}
 	all := make(map[lvm.ID]report.IO, len(volumes))
+	deviceOf := s.activeDevices(ctx, volumes)
 	for _, v := range volumes {
-		_, number, active := s.activeDevice(ctx, v)
+		_, number, active := deviceOf(v)
 		if c, known := counted[uint64(number)]; active && known {
 			limits := v.Rates()
 			all[v.ID] = report.IO{Reads: c.Reads, Writes: c.Writes, ReadBytes: c.ReadBytes, WrittenBytes: c.WriteBytes,

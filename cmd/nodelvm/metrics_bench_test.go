@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
@@ -101,7 +102,7 @@ func fill(b *testing.B, node *lvmtest.Node, volumes int) (devices []lvm.Device) 
 		if i > 0 {
 			uuid = uuidOf(i)
 		}
-		devices = append(devices, lvm.Device{UUID: lvm.DeviceUUID(v.ID.VG, uuid), Path: fmt.Sprintf("/dev/dm-%d", i)})
+		devices = append(devices, lvm.Device{UUID: lvm.DeviceUUID(v.ID.VG, uuid), Path: fmt.Sprintf("/dev/dm-%d", i), Number: unix.Mkdev(253, uint32(i))})
 	}
 	must(b, h.Close(context.WithoutCancel(b.Context())))
 	return devices
@@ -115,7 +116,13 @@ type quickKernel struct {
 
 func (k quickKernel) Devices() ([]lvm.Device, error) { return k.devices, nil }
 
-func (quickKernel) Stacks([]lvm.Device) (lvm.Stacks, error) { return lvm.Stacks{}, nil }
+func (quickKernel) Stacks(volumes []lvm.Device) (lvm.Stacks, error) {
+	disks := map[string][]string{}
+	for _, v := range volumes {
+		disks[v.Path] = []string{"/dev/fakea"}
+	}
+	return lvm.Stacks{Disks: disks}, nil
+}
 
 // cachingHost is hostOn with the cache of a real driver.
 func cachingHost(node *lvmtest.Node, devices []lvm.Device) func(lvm.Config) (*host.Host, error) {

@@ -22,6 +22,12 @@ func (h *Host) Device(ctx context.Context, id lvm.ID, uuid string) (device strin
 	return h.engine.FindDevice(ctx, id, uuid)
 }
 
+// ActiveDevices returns the devices of the volumes that List returns, as Device does, from one reading that may be as old as
+// Config.CacheTTL. Those of inactive volumes are absent. A device without a number was not listed by device-mapper.
+func (h *Host) ActiveDevices(ctx context.Context, volumes []lvm.Volume) (map[lvm.ID]lvm.Device, error) {
+	return h.engine.FindDevices(ctx, volumes)
+}
+
 // Activate returns the device of a volume, "/dev/dm-N", and activates the volume if it has none. That takes one LVM process,
 // and one more for a new volume, which must be tagged as ready first; an active volume takes none. uuid is the logical volume's
 // UUID from the volume attributes. KindNotFound: the volume does not exist, or another one has its name now; KindNotLocal: its
@@ -100,6 +106,7 @@ func (h *Host) List(ctx context.Context) ([]lvm.Volume, error) {
 // volumes lists the volumes of this cluster, in any state. Start has logged those with invalid tags.
 func (h *Host) volumes(s lvm.State) (all []lvm.Volume) {
 	for _, g := range s.Groups {
+		all = slices.Grow(all, len(g.LVs))
 		for _, v := range g.Volumes() {
 			if v.Cluster == h.engine.Config.Cluster {
 				all = append(all, v)

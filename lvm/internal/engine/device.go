@@ -25,6 +25,36 @@ func (e *Engine) FindDevice(ctx context.Context, id lvm.ID, uuid string) (device
 	return device, active, nil
 }
 
+// FindDevices is FindDevice for many volumes, from one reading of the devices that may be as old as Config.CacheTTL. Volumes that are not
+// active, or whose device is refused, are absent.
+func (e *Engine) FindDevices(ctx context.Context, volumes []lvm.Volume) (map[lvm.ID]lvm.Device, error) {
+	mapped, err := e.CachedDevices()
+	if err != nil {
+		return nil, err
+	}
+	listed := make(map[string]lvm.Device, len(mapped.Devices))
+	for _, d := range mapped.Devices {
+		listed[d.UUID] = d
+	}
+	found := make(map[lvm.ID]lvm.Device, len(volumes))
+	for _, v := range volumes {
+		d, active := listed[lvm.DeviceUUID(v.ID.VG, v.UUID)]
+		if !active {
+			continue
+		}
+		disks, certain := mapped.Disks[d.Path]
+		if !certain || len(e.LastRead.without(v.ID.VG, disks)) > 0 {
+			now := lvm.Device{UUID: d.UUID}
+			if now.Path, active, err = e.FindDevice(ctx, v.ID, v.UUID); err != nil || !active {
+				continue
+			}
+			d = now
+		}
+		found[v.ID] = d
+	}
+	return found, nil
+}
+
 // DeviceAt returns the volume's device at this path.
 func DeviceAt(v lvm.Volume, path string) lvm.Device {
 	return lvm.Device{UUID: lvm.DeviceUUID(v.ID.VG, v.UUID), Path: path}

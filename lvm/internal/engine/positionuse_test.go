@@ -168,7 +168,32 @@ func TestForgedVolumeOnDisk(t *testing.T) {
 		if (disks.Reads > 0) != (c.reread || !c.want) {
 			t.Errorf("on %s: the disks were read %d times", what, disks.Reads)
 		}
+		v := lvm.Volume{ID: lvm.ID{VG: "a-a", LV: "x"}, UUID: "victim"}
+		for _, certain := range []bool{false, true} { // whether the reading of all devices says what its disks are
+			e.Machine.Kernel = certainKernel{ondisk.Kernel{Kernel: dm.Kernel{Sys: s.Sys, Proc: s.Proc, Dev: s.Dev}}, certain}
+			e.mapped.invalidate()
+			found, err := e.FindDevices(t.Context(), []lvm.Volume{v})
+			if _, is := found[v.ID]; err != nil || is != c.want {
+				t.Errorf("on %s: among all devices, its disks certain: %v: %v, %v", what, certain, found, err)
+			}
+		}
 	}
+}
+
+// certainKernel may know the disks of all devices.
+type certainKernel struct {
+	ondisk.Kernel
+	certain bool
+}
+
+func (k certainKernel) Stacks(volumes []lvm.Device) (lvm.Stacks, error) {
+	disks := map[string][]string{}
+	for _, v := range volumes {
+		if below, _, err := k.DisksBelow(v.Path); err == nil && k.certain {
+			disks[v.Path] = below
+		}
+	}
+	return lvm.Stacks{Disks: disks}, nil
 }
 
 // activeKernel is a kernel with one active volume.

@@ -15,6 +15,7 @@ type Checker struct{ Engine *engine.Engine }
 
 // readyIn lists the ready volumes of this cluster in a group.
 func (k Checker) readyIn(g lvm.Group) (ready []checkedVolume) {
+	ready = make([]checkedVolume, 0, len(g.LVs))
 	for lv, v := range g.Volumes() {
 		if v.Cluster == k.Engine.Config.Cluster && v.State == lvm.StateReady {
 			ready = append(ready, checkedVolume{v, lv})

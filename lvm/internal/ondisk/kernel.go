@@ -44,10 +44,15 @@ func (k Kernel) DisksBelow(path string) (below, removed []string, err error) {
 	if len(others) > 0 { // else nothing would confirm the device
 		below, removed = others, append(removed, empty...)
 	}
-	for i, name := range below {
-		below[i] = filepath.Join(k.Dev, strings.ReplaceAll(name, "!", "/")) // the kernel's name of a node in a folder
+	return k.paths(below), removed, err
+}
+
+// paths replaces names by the paths of their device nodes.
+func (k Kernel) paths(names []string) []string {
+	for i, name := range names {
+		names[i] = filepath.Join(k.Dev, strings.ReplaceAll(name, "!", "/")) // the kernel's name of a node in a folder
 	}
-	return below, removed, err
+	return names
 }
 
 func (k Kernel) isEmpty(name string) bool {

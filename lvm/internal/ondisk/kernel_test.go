@@ -115,6 +115,10 @@ func TestStacks(t *testing.T) {
 		}
 		for _, v := range volumes {
 			removed := slices.Contains([]string{"dm-11", "dm-12", "dm-13", "dm-14"}, filepath.Base(v.Path))
+			name := filepath.Base(v.Path)
+			if certain := what == "device-mapper" && slices.Contains([]string{"dm-0", "dm-1", "dm-10"}, name); certain != slices.Equal(got.Disks[v.Path], []string{filepath.Join(s.Dev, "sda1")}) {
+				t.Errorf("by %s, the disks of %s are %q", what, name, got.Disks[v.Path])
+			}
 			if got.OnRemovedDisk[v.Path] != removed {
 				t.Errorf("by %s, %s is on a removed disk: %v", what, v.Path, !removed)
 			}

@@ -32,14 +32,16 @@ func (k Kernel) stacks(volumes []lvm.Device, names []string, below map[uint64][]
 	for _, v := range volumes {
 		f.volumes[v.Number] = true
 	}
-	s := lvm.Stacks{OnRemovedDisk: map[string]bool{}}
+	s := lvm.Stacks{Disks: make(map[string][]string, len(volumes)), OnRemovedDisk: map[string]bool{}}
 	isVolume := map[string]bool{}
 	for _, v := range volumes {
 		name := filepath.Base(v.Path)
 		isVolume[name] = true
 		var at position
 		if disks, whole := f.disksOf(nil, v.Number, 0); whole {
-			at = where.all(disks, 0)
+			if at = where.all(disks, 0); at.MadeOf == MadeOfDisks {
+				s.Disks[v.Path] = k.paths(disks)
+			}
 		} else {
 			at = where.OfVolume(name)
 			_, removed, err := k.DisksBelow(v.Path)
