@@ -107,6 +107,7 @@ type SnapshotSpec struct {
 	Name   string // CSI's name of the snapshot, as in Spec
 	Source ID     // the volume
 	Member GroupMember
+	Claim  string // the claim on another node that is cloned from it (namespace/name), which then needs it no more; "": a user's snapshot
 }
 
 // Snapshot is a read-only thin snapshot. It is never mounted; volumes are restored from it.
@@ -124,6 +125,7 @@ type Snapshot struct {
 
 	Encryption Encryption // the volume's
 	Member     GroupMember
+	Claim      string // SnapshotSpec.Claim
 }
 
 // Capacity is what this node can still allocate for a Class.

@@ -122,6 +122,7 @@ func snapshotOf(g Group, lv LV, values map[string]string) *Snapshot {
 
 		Encryption: encryption,
 		Member:     groupMemberOf(values),
+		Claim:      values[keyClaim],
 	}
 }
 

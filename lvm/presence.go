@@ -25,7 +25,7 @@ type ManagedVolumes struct {
 
 // ManagedVolume is a managed volume or snapshot.
 type ManagedVolume struct {
-	Volume   // a snapshot has its name here, and no claim
+	Volume   // a snapshot has its name here, and no claim unless one is cloned from it
 	Snapshot bool
 	Of       ID   // the group snapshot that the snapshot is a part of; zero: none
 	Foreign  bool // another cluster created it: Volume.Cluster is its UID

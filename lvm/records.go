@@ -96,6 +96,9 @@ func SnapshotTags(sn Snapshot) []string {
 	if sn.Encryption != EncryptionNone {
 		tags = append(tags, EncodeTag(keyEncryption, string(sn.Encryption)))
 	}
+	if sn.Claim != "" {
+		tags = append(tags, EncodeTag(keyClaim, sn.Claim))
+	}
 	return append(tags, sn.Member.tags()...)
 }
 

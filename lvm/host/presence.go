@@ -102,7 +102,7 @@ func (h *Host) ManagedVolumes(ctx context.Context) (lvm.ManagedVolumes, error) {
 
 func managedSnapshot(sn lvm.Snapshot) lvm.ManagedVolume {
 	return lvm.ManagedVolume{Snapshot: true, Of: sn.Member.Of, Volume: lvm.Volume{
-		ID: sn.ID, UUID: sn.UUID, Name: sn.Name, Cluster: sn.Cluster, Group: sn.Group, State: sn.State, Size: sn.Size, Source: sn.Source,
+		ID: sn.ID, UUID: sn.UUID, Name: sn.Name, Claim: sn.Claim, Cluster: sn.Cluster, Group: sn.Group, State: sn.State, Size: sn.Size, Source: sn.Source,
 		Class: lvm.Class{Group: string(sn.Group), Layout: lvm.LayoutThin, Pool: sn.Pool, Encryption: sn.Encryption},
 	}}
 }

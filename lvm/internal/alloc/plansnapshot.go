@@ -83,7 +83,7 @@ func planNewSnapshot(s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume, spec lvm
 	sn := lvm.Snapshot{
 		ID: lvm.ID{VG: g.UUID, LV: lvm.SnapshotName(spec.Name)}, Name: spec.Name, Cluster: v.Cluster, Group: g.Name,
 		Pool: lv.Pool, Source: spec.Source, State: lvm.StateCreating, Size: v.Size, Encryption: v.Class.Encryption,
-		Member: spec.Member,
+		Member: spec.Member, Claim: spec.Claim,
 	}
 	refuse := func(err error) (SnapshotPlacement, error) {
 		return SnapshotPlacement{}, lvm.Errorf(lvm.KindOf(err), "cannot create snapshot %q of %s/%s: %w", spec.Name, g.Name, lv.Name, err)

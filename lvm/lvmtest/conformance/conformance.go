@@ -48,6 +48,7 @@ func Run(t *testing.T, newFixture func(t *testing.T) hosttest.Fixture) {
 		{"rounds at a move's target", testRoundsReceived},
 		{"a full copy", testFullCopy},
 		{"a snapshot that is copied", testSnapshotDevice},
+		{"a snapshot for a clone elsewhere", testSnapshotOfClone},
 		{"a snapshot whose volume moves away", testSnapshotOfMovedVolume},
 		{"renamed", testRenamed},
 		{"a renamed volume", testRenamedVolume},

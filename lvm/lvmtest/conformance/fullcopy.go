@@ -7,12 +7,21 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
 )
 
-// elsewhere is a snapshot on another node.
-var elsewhere = lvm.ID{VG: "elsewh-ere0-0000-0000-0000-0000-000000", LV: "s-0123456789abcdef0123456789abcdef"}
+// elsewhere are a snapshot and a volume on another node.
+var elsewhere = []lvm.ID{
+	{VG: "elsewh-ere0-0000-0000-0000-0000-000000", LV: "s-0123456789abcdef0123456789abcdef"},
+	{VG: "elsewh-ere0-0000-0000-0000-0000-000000", LV: "pvc-00000000-0000-0000-0000-000000000000"},
+}
 
 // testFullCopy: a volume that receives a full copy keeps its source over restarts, can be larger than it, is no pod's before its end, and is then the
 // one that a request for a copy of that source asks for.
 func testFullCopy(t *testing.T, b hosttest.Fixture) {
+	for _, source := range elsewhere {
+		testFullCopyOf(t, b, source)
+	}
+}
+
+func testFullCopyOf(t *testing.T, b hosttest.Fixture, elsewhere lvm.ID) {
 	d := b.Start(t)
 	ctx := t.Context()
 	spec := b.Thin("restored elsewhere", 12*lvm.MiB, elsewhere)
@@ -49,6 +58,31 @@ func testFullCopy(t *testing.T, b hosttest.Fixture) {
 	}
 	hosttest.Refused(t, "a copy of another source", lvm.KindExists)(d.Create(ctx, b.Thin(spec.Name, 12*lvm.MiB, lvm.ID{})))
 	d.MustActivate(t, v)
+	b.DeleteAll(t, d)
+	b.RemovePool(t)
+}
+
+// testSnapshotOfClone: the snapshot from which a clone on another node is copied has the clone's claim in its record, which a restart does not lose, and
+// is the same for a repeated request.
+func testSnapshotOfClone(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	ctx := t.Context()
+	spec := lvm.SnapshotSpec{Name: "clone-1", Source: d.MustCreate(t, b.Thin("origin", 8*lvm.MiB, lvm.ID{})).ID, Claim: "shop/data-0"}
+	made, err := d.CreateSnapshot(ctx, spec)
+	hosttest.Must(t, err)
+	d = b.Start(t)
+	again, err := d.CreateSnapshot(ctx, spec)
+	if hosttest.Must(t, err); again != made || again.Claim != spec.Claim || again.Source != spec.Source {
+		t.Errorf("made %+v, and again %+v", made, again)
+	}
+	all, err := d.ManagedVolumes(ctx)
+	hosttest.Must(t, err)
+	for _, o := range all.Owned {
+		if o.Snapshot && (o.Claim != spec.Claim || o.Name != spec.Name) {
+			t.Errorf("held: %+v", o)
+		}
+	}
+	hosttest.Must(t, d.DeleteSnapshot(ctx, made.ID))
 	b.DeleteAll(t, d)
 	b.RemovePool(t)
 }
