@@ -11,6 +11,7 @@ const (
 	ReasonSourceNodeSelected          = "SourceNodeSelected"
 	ReasonSourceNodeExcluded          = "SourceNodeExcluded" // of a clone: a rule of its pod
 	ReasonSourceOfOtherDriver         = "SourceOfOtherDriver"
+	ReasonSourceNotCopied             = "SourceNotCopied" // the source's node cannot take the snapshot from which a clone on another node is copied
 	ReasonDuplicateVolumeHandle       = "DuplicateVolumeHandle"
 	ReasonPodVolumesOnDifferentNodes  = "PodVolumesOnDifferentNodes" // the pod's claims are on several nodes
 	ReasonInsufficientCapacityForPod  = "InsufficientCapacityForPod" // some of the pod's claims are on this node, which has no capacity for the others

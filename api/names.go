@@ -36,6 +36,9 @@ const (
 	PrefixContent  = "snapcontent-"
 )
 
+// PrefixClone begins the name of the snapshot from which a clone on another node is copied; the clone's UID follows.
+const PrefixClone = "clone-"
+
 // Annotations and labels that Kubernetes defines.
 const (
 	AnnotationSelectedNode    = "volume.kubernetes.io/selected-node"               // of a claim: the node that the scheduler selected; it remains after the claim is bound
@@ -53,6 +56,9 @@ const (
 // FinalizerProvisioner is csi-provisioner's finalizer of a PersistentVolume. The node that has removed the volume removes it, which
 // a lost node never does.
 const FinalizerProvisioner = "external-provisioner.volume.kubernetes.io/finalizer"
+
+// FinalizerCloned is csi-provisioner's of a claim that is cloned. When that claim is deleted, it removes it as soon as no clone waits.
+const FinalizerCloned = "provisioner.storage.kubernetes.io/cloning-protection"
 
 // Annotations of this driver. All but the reclaim policy, OnNodeLoss, TrimInterval, Losses and LearnedFrom hold a time (RFC 3339, UTC).
 const (
@@ -99,7 +105,7 @@ const (
 	ParameterMkfsOptions = "mkfsOptions"
 	ParameterEncryption  = "encryption"
 
-	ParameterRestoreOnOtherNodes = "restoreOnOtherNodes" // "true": the scheduler places claims that are restored from snapshots.
+	ParameterRestoreOnOtherNodes = "restoreOnOtherNodes" // "true": the scheduler places restores and clones.
 )
 
 // ParameterPrefix begins the keys that belong to Kubernetes. csi-provisioner takes the file system's type out of the class's
@@ -137,8 +143,9 @@ const (
 
 // Annotations of a full copy (kube/fullcopy), which nodes write.
 const (
-	AnnotationCopyOffer = "nodelvm.io/copy-offer" // Of a VolumeSnapshotContent, by the node that has the snapshot: how to copy it.
-	AnnotationCopyKey   = "nodelvm.io/copy-key"   // Of a claim, by its selected node: the TLS key of the process that copies.
+	AnnotationCopyOffer  = "nodelvm.io/copy-offer"  // Of a VolumeSnapshotContent, by the node that has the snapshot: how to copy it.
+	AnnotationCloneOffer = "nodelvm.io/copy-offer-" // Of the PersistentVolume of a claim that is cloned, with the clone's UID behind: how to copy its snapshot.
+	AnnotationCopyKey    = "nodelvm.io/copy-key"    // Of a claim, by its selected node: the TLS key of the process that copies.
 )
 
 // AudienceMove is that of the tokens with which nodes authenticate to each other. The API server does not accept them, and a source cannot use one

@@ -47,7 +47,7 @@ func (s *Server) provision(ctx context.Context, req *csi.CreateVolumeRequest) (v
 		}
 		defer end()
 	}
-	anywhere := spec.Source.IsSnapshot() && s.isPlacedByScheduler(req, spec.Access)
+	anywhere := spec.Source != lvm.ID{} && s.isPlacedByScheduler(req, spec.Access)
 	if volume, err = s.createWithPeers(ctx, spec, anywhere); err != nil {
 		return lvm.Volume{}, "", s.refused(ctx, spec, anywhere, err)
 	}
@@ -74,12 +74,14 @@ func (s *Server) refused(ctx context.Context, spec lvm.Spec, anywhere bool, err 
 }
 
 // holds reports whether the snapshot or volume is on this node.
-func (s *Server) holds(ctx context.Context, id lvm.ID) bool {
-	var err error
+func (s *Server) holds(ctx context.Context, id lvm.ID) bool { return s.absence(ctx, id) == nil }
+
+// absence returns why a snapshot or volume is not on this node; nil: it is.
+func (s *Server) absence(ctx context.Context, id lvm.ID) (err error) {
 	if id.IsSnapshot() {
 		_, err = s.snapshots.LookupSnapshot(ctx, id)
 	} else {
 		_, err = s.volumes.Lookup(ctx, id)
 	}
-	return err == nil
+	return err
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// A snapshot is on the disks of one node, so a claim is restored there. With the class parameter restoreOnOtherNodes the scheduler chooses the node
-// of such a claim instead, as that of an empty one. If it is not the snapshot's, the volume becomes a full copy.
+// A snapshot or volume is on the disks of one node, so a claim is restored or cloned there. With the class parameter restoreOnOtherNodes the scheduler
+// chooses the node of such a claim instead, as that of an empty one. If it is not the source's, the volume becomes a full copy.
 
-// FullCopies copies snapshots of other nodes; a copy takes minutes, so csi-provisioner asks until it is complete.
+// FullCopies copies snapshots and volumes of other nodes; a copy takes minutes, so csi-provisioner asks until it is complete.
 type FullCopies interface {
-	// Copy creates the volume of a claim, and begins or continues its copy from spec.Source, a snapshot on another node. nil: the volume is complete
+	// Copy creates the volume of a claim, and begins or continues its copy from spec.Source, which is on another node. nil: the volume is complete
 	// and ready. lvm.KindBusy: the copy is under way, or cannot go on now. Any other kind: there is no volume; lvm.KindInsufficientCapacity: this
-	// node has no capacity; lvm.KindNotFound, lvm.KindInvalid: the cluster's objects do not give the snapshot to a claim of this node.
+	// node has no capacity; lvm.KindNotFound, lvm.KindInvalid: the cluster's objects do not give the source to a claim of this node.
 	Copy(ctx context.Context, spec lvm.Spec) error
 }
 
@@ -25,20 +25,19 @@ type FullCopies interface {
 var errNoFullCopies = lvm.Errorf(lvm.KindInvalid, "the StorageClass has %s: \"true\", and this driver copies no volumes between nodes; enable that (chart value move.enabled), or create the class without the parameter",
 	api.ParameterRestoreOnOtherNodes)
 
-var errThinAlone = lvm.Errorf(lvm.KindInvalid, "the StorageClass has %s: \"true\", and only thin volumes are restored from snapshots; set layout: thin, or remove the parameter",
+var errThinAlone = lvm.Errorf(lvm.KindInvalid, "the StorageClass has %s: \"true\", and only thin volumes are restored from snapshots, or cloned; set layout: thin, or remove the parameter",
 	api.ParameterRestoreOnOtherNodes)
 
-// isPlacedByScheduler reports whether the restore of a snapshot can be created on any node. A read-only copy shares its source's blocks, and the
-// volume that is cloned may change: these are on the nodes of their sources.
+// isPlacedByScheduler reports whether a restore or clone can be created on any node. A read-only copy shares its source's blocks, and is on its node.
 func (s *Server) isPlacedByScheduler(req *csi.CreateVolumeRequest, access lvm.Access) bool {
 	return s.fullCopies != nil && s.cluster != nil && req.GetParameters()[api.ParameterRestoreOnOtherNodes] == "true" && access == lvm.AccessWritable
 }
 
-// fullCopy copies the snapshot of another node, if this node has capacity for the volume and its peers; nil if the volume is complete, or the snapshot
+// fullCopy copies the source of another node, if this node has capacity for the volume and its peers; nil if the volume is complete, or the source
 // is here: CreateWithPeers finds the one, or shares the other's blocks.
 func (s *Server) fullCopy(ctx context.Context, spec lvm.Spec, peers []lvm.Spec) error {
-	if _, err := s.snapshots.LookupSnapshot(ctx, spec.Source); lvm.KindOf(err) != lvm.KindNotLocal {
-		return nil //nolint:nilerr // CreateWithPeers reports it
+	if lvm.KindOf(s.absence(ctx, spec.Source)) != lvm.KindNotLocal {
+		return nil // CreateWithPeers reports it
 	}
 	p, err := s.volumes.Presence(ctx, spec.Name)
 	if err != nil || p.Made {

@@ -113,7 +113,7 @@ func TestFullCopyRefused(t *testing.T) {
 	}
 }
 
-// TestWhichCopiesAreFull: only writable volumes of snapshots on other nodes, in a class that says so.
+// TestWhichCopiesAreFull: only writable volumes of snapshots and volumes on other nodes, in a class that says so.
 func TestWhichCopiesAreFull(t *testing.T) {
 	s, c, _ := newCopies(t)
 	readOnly := anywhere("pvc-2", elsewhereSnapshot, lvm.GiB)
@@ -122,7 +122,7 @@ func TestWhichCopiesAreFull(t *testing.T) {
 		"a class without it": copyRequest("pvc-1", elsewhereSnapshot, 1<<30),
 		"a class against it": copyRequest("pvc-1", elsewhereSnapshot, 1<<30, api.ParameterRestoreOnOtherNodes, "false"),
 		"a read-only copy":   readOnly,
-		"a clone":            anywhere("pvc-3", elsewhere, lvm.GiB),
+		"a clone without it": copyRequest("pvc-3", elsewhere, 1<<30),
 	} {
 		_, err := s.CreateVolume(t.Context(), req)
 		expectKind(t, err, lvm.KindInsufficientCapacity)
@@ -133,8 +133,26 @@ func TestWhichCopiesAreFull(t *testing.T) {
 	volume := mustCreate(t, s, in("v", "layout", "thin")).GetVolumeId()
 	mustCreate(t, s, anywhere("pvc-4", mustSnapshot(t, s, "snap", volume).GetSnapshotId(), lvm.GiB))
 	mustCreate(t, s, in("empty", "layout", "thin", api.ParameterRestoreOnOtherNodes, "true"))
+	mustCreate(t, s, anywhere("pvc-5", volume, lvm.GiB))
 	if c.calls != 0 {
-		t.Error("a snapshot on this node was copied in full")
+		t.Error("a snapshot or volume on this node was copied in full")
+	}
+}
+
+// TestFullCopyOfVolume: a clone of a volume on another node is copied as a restore is, and says what it was cloned from.
+func TestFullCopyOfVolume(t *testing.T) {
+	s, c, _ := newCopies(t)
+	req := anywhere("pvc-1", elsewhere, 2*lvm.GiB)
+	_, err := s.CreateVolume(t.Context(), req)
+	expectKind(t, err, lvm.KindBusy, "half of it is here")
+	c.ends = true
+	v := mustCreate(t, s, req)
+	if v.GetVolumeContext()[api.AttributeSource] != elsewhere || !proto.Equal(v.GetContentSource(), req.GetVolumeContentSource()) {
+		t.Errorf("%v", v)
+	}
+	calls := c.calls
+	if again := mustCreate(t, s, req); !proto.Equal(v, again) || c.calls != calls {
+		t.Errorf("the retry answers %v after %d calls, the first %v", again, c.calls-calls, v)
 	}
 }
 

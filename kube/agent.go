@@ -27,6 +27,14 @@ type Volumes interface {
 	ExtendBlock(ctx context.Context, id lvm.ID, required, limit lvm.Bytes) (lvm.Volume, error)
 }
 
+// Copies are full copies of what is on this node; *fullcopy.Agent implements it.
+type Copies interface {
+	// Offer says how other nodes copy a snapshot of this one.
+	Offer(sn lvm.Snapshot) (string, error)
+	// OfferClone has a snapshot taken for a clone that waits on another node, and said how that copies it. It does not wait for that.
+	OfferClone(claim *corev1.PersistentVolumeClaim)
+}
+
 // Config configures an Agent.
 type Config struct {
 	Client      *kubeclient.Client
@@ -45,7 +53,7 @@ type Config struct {
 
 	Snapshots bool // csi-snapshotter runs on this node: label contents for it
 
-	CopyOffer func(lvm.Snapshot) (string, error) // Says how other nodes copy a snapshot of this one (kube/fullcopy); nil: they cannot.
+	Copies Copies // nil: other nodes copy nothing of this one
 
 	Moves func(claim *corev1.PersistentVolumeClaim, deleted bool) // gets each claim of the watch, for kube/move; nil: no volume moves
 }
@@ -65,7 +73,7 @@ type Agent struct {
 	handles *handleIndex
 	owners  *ownerLists
 
-	copyOffer func(lvm.Snapshot) (string, error) // nil: claims are restored on the node of their snapshot alone
+	copies Copies // nil: claims are restored and cloned on the node of their source alone
 
 	modifier *attributes.Modifier // nil: the attributes of volumes are not changed
 
@@ -118,7 +126,7 @@ func NewAgent(cfg Config) *Agent {
 
 		audit: newAudit(cfg),
 
-		register: cfg.Register, copyOffer: cfg.CopyOffer,
+		register: cfg.Register, copies: cfg.Copies,
 	}
 	a.modifier = a.newModifier(cfg.Limits)
 	a.claims = newClaimStore(a.node, func(key string) { a.queue.Add(kubeclient.ObjectKey{Kind: kubeclient.KindClaim, Key: key}) })
@@ -270,8 +278,8 @@ func (a *Agent) jobForClaim(ctx context.Context, key string) (job, bool) {
 	if from == (source{}) || claim.Spec.Selector != nil {
 		return job{string(claim.UID) + "/selection", func(ctx context.Context) (bool, error) { return false, a.checkSelection(ctx, claim) }}, mayReturn(claim)
 	}
-	if a.copyOffer != nil && pending.IsPlacedByScheduler(claim, class) {
-		return job{string(claim.UID) + "/offer", func(ctx context.Context) (bool, error) { return false, a.offerCopy(ctx, claim, from) }}, pending.NodeOfClaim(claim, nil) != ""
+	if a.isPlacedByScheduler(claim) {
+		return a.jobForOffer(claim, from)
 	}
 	return job{string(claim.UID), func(ctx context.Context) (bool, error) { return a.pin(ctx, claim, from) }}, true
 }

@@ -275,3 +275,38 @@ func TestComparisonOfTheLastAudit(t *testing.T) {
 		t.Errorf("first %+v, then %+v", first, second)
 	}
 }
+
+// TestSnapshotOfCloneIsNoOrphan: the snapshot from which a clone on another node is copied has no object. It is an orphan when its clone waits no longer.
+func TestSnapshotOfCloneIsNoOrphan(t *testing.T) {
+	owned := lvm.ManagedVolume{Snapshot: true, Volume: lvm.Volume{ID: lvm.ID{VG: kubetest.TestVG, LV: "s-1"}, UUID: "u", Name: api.PrefixClone + "claim-copy", Claim: "ns/copy"}}
+	for name, test := range map[string]struct {
+		claim *corev1.PersistentVolumeClaim
+		want  int
+	}{
+		"it waits":                   {kubetest.Claim("copy", "thin", ""), 0},
+		"it is bound":                {kubetest.Claim("copy", "thin", "pvc-claim-copy"), 1},
+		"it is deleted":              {nil, 1},
+		"another claim has its name": {&corev1.PersistentVolumeClaim{TypeMeta: kubetest.Claim("copy", "", "").TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "copy", UID: "later"}}, 1},
+	} {
+		answers := map[string]any{
+			"GET /api/v1/persistentvolumes":                               &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}},
+			"GET /apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents": &kubeclient.ContentList{TypeMeta: metav1.TypeMeta{APIVersion: kubeclient.SnapshotVersion.String(), Kind: "VolumeSnapshotContentList"}},
+		}
+		if test.claim != nil {
+			answers["GET /api/v1/namespaces/ns/persistentvolumeclaims/copy"] = test.claim
+		}
+		client, sent := kubetest.RecordedClient(t, answers)
+		search := &OrphanSearch{Client: client, Holdings: func(context.Context) (lvm.ManagedVolumes, error) {
+			return lvm.ManagedVolumes{Owned: []lvm.ManagedVolume{owned}}, nil
+		}}
+		orphans, _, err := search.Find(t.Context())
+		if err != nil || len(orphans) != test.want {
+			t.Errorf("%s: %+v, %v\n%q", name, orphans, err, sent())
+		}
+		for _, o := range orphans {
+			if o.Reason != report.ReasonUnreferenced || !strings.Contains(o.Why, "no longer waits") {
+				t.Errorf("%s: %s, %s", name, o.Reason, o.Why)
+			}
+		}
+	}
+}

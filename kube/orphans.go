@@ -236,6 +236,8 @@ func (s *OrphanSearch) hasGroupContent(ctx context.Context, o lvm.ManagedVolume)
 // for it is being created and is no orphan.
 func (s *OrphanSearch) classify(ctx context.Context, o lvm.ManagedVolume) (kind report.Reason, why string, err error) {
 	switch {
+	case o.Snapshot && o.Claim != "":
+		return s.classifyClone(ctx, o)
 	case o.Snapshot:
 		return report.ReasonUnreferenced, "no VolumeSnapshotContent refers to it", nil
 	case o.Record != "": // it moves: its agents create its PersistentVolume again
@@ -258,4 +260,14 @@ func (s *OrphanSearch) classify(ctx context.Context, o lvm.ManagedVolume) (kind 
 		return "", "", err
 	}
 	return report.ReasonUnreferenced, "no PersistentVolume refers to it", nil
+}
+
+// classifyClone does the same for the snapshot from which a clone on another node is copied.
+func (s *OrphanSearch) classifyClone(ctx context.Context, o lvm.ManagedVolume) (kind report.Reason, why string, err error) {
+	namespace, name := kubeclient.ClaimKey(o.Claim)
+	claim, err := s.Client.Claim(ctx, namespace, name)
+	if err != nil || claim != nil && claim.Spec.VolumeName == "" && api.PrefixClone+string(claim.UID) == o.Name {
+		return "", "", err
+	}
+	return report.ReasonUnreferenced, "the clone that it was taken for no longer waits; the driver removes it within a minute if it runs with moves (chart value move.enabled)", nil
 }

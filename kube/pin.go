@@ -18,7 +18,7 @@ import (
 // any node with enough capacity. So the node with the source sets itself as the claim's selected node, instead of another
 // one. Then csi-provisioner creates the volume, with or without a pod, and the scheduler assigns the pod to that node. If a rule of
 // the pod excludes that node (pinrules.go), the pod could never start: then the claim stays unbound.
-// The scheduler alone chooses the node of a restore of a class with restoreOnOtherNodes (copyoffer.go).
+// The scheduler alone chooses the node of a restore or clone of a class with restoreOnOtherNodes (copyoffer.go).
 
 // source is the data source of a claim. The zero value is none.
 type source struct {
@@ -79,19 +79,19 @@ func (a *Agent) holds(ctx context.Context, from source) (here, binding bool, err
 		here, err = a.hasSnapshot(ctx, handle)
 		return here, false, err
 	}
-	here, err = a.holdsVolumeOf(ctx, from.key)
-	return here, false, err
+	pv, err := a.volumeOf(ctx, from.key)
+	return pv != nil, false, err
 }
 
-// holdsVolumeOf reports whether the volume of a claim is on this node's disks.
-func (a *Agent) holdsVolumeOf(ctx context.Context, key string) (bool, error) {
+// volumeOf returns the PersistentVolume of a claim if its volume is on this node's disks; nil: it is not.
+func (a *Agent) volumeOf(ctx context.Context, key string) (*corev1.PersistentVolume, error) {
 	own, ok := a.claims.bound(key)
 	if !ok {
-		return false, nil
+		return nil, nil
 	}
 	pv, err := a.client.Volume(ctx, own.volume)
 	if err != nil || pv == nil || kubeclient.Chain(pv, own.claim(key), a.node) != nil {
-		return false, err
+		return nil, err
 	}
 	id, err := lvm.ParseID(pv.Spec.CSI.VolumeHandle)
 	if err == nil {
@@ -99,12 +99,12 @@ func (a *Agent) holdsVolumeOf(ctx context.Context, key string) (bool, error) {
 	}
 	here, err := found(err)
 	if err != nil || !here {
-		return false, err
+		return nil, err
 	}
 	if err := a.checkHandle(ctx, pv); err != nil {
-		return false, err
+		return nil, err
 	}
-	return true, nil
+	return pv, nil
 }
 
 // handleOf returns the handle of a snapshot that is ready on this node; "": it is not. A content counts only if the

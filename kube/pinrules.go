@@ -54,14 +54,14 @@ func (a *Agent) mayPin(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 	}
 	a.queue.AddAfter(object, excludedAgain)
 	message := fmt.Sprintf("a copy is possible only on the node of its source, and %s %s is on node %s; but %s. No node is selected. "+
-		"Change that rule of the pod, or delete the claim and create it again without a source%s", from.kind, from.key, a.node, rule, orElsewhere(from))
+		"Change that rule of the pod, or delete the claim and create it again without a source%s", from.kind, from.key, a.node, rule, orElsewhere(claim))
 	return false, a.events.RecordOnce(ctx, kubeclient.Event{About: kubeclient.AboutClaim(claim.Namespace, claim.Name, claim.UID), Kind: corev1.EventTypeWarning,
 		Reason: api.ReasonSourceNodeExcluded, Message: message})
 }
 
-// orElsewhere ends a sentence about what to do.
-func orElsewhere(from source) string {
-	if from.kind != kubeclient.KindSnapshot {
+// orElsewhere ends a sentence about what to do. A read-only copy is on the node of its source in each class.
+func orElsewhere(claim *corev1.PersistentVolumeClaim) string {
+	if slices.Contains(claim.Spec.AccessModes, corev1.ReadOnlyMany) {
 		return ""
 	}
 	return fmt.Sprintf(", or with a StorageClass that has %s: \"true\"", api.ParameterRestoreOnOtherNodes)

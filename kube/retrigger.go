@@ -54,10 +54,10 @@ func (a *Agent) retrigger(ctx context.Context, claim *corev1.PersistentVolumeCla
 }
 
 // csi-provisioner knows no claim of another node (kube/apiproxy), so it finds no source for a clone that the scheduler placed on this
-// node, and never calls the driver, whose answer would return the claim to the scheduler. The agent returns it. Nor does csi-provisioner
-// know another driver's claim: it says that the source does not exist, and the agent says what is true.
+// node, and never calls the driver, whose answer would return the claim to the scheduler. The agent returns it, unless it can become a full copy. Nor
+// does csi-provisioner know another driver's claim: it says that the source does not exist, and the agent says what is true.
 
-// giveBack removes this node from a clone whose source is on another one; false: it is not, as far as is known.
+// giveBack removes this node from a clone whose source is on another one; false: it is not, as far as is known, or may be.
 func (a *Agent) giveBack(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	from := sourceOf(claim)
 	if from.kind != kubeclient.KindClaim {
@@ -71,7 +71,7 @@ func (a *Agent) giveBack(ctx context.Context, claim *corev1.PersistentVolumeClai
 		return false, a.reportForeignSource(ctx, claim, from, pv)
 	}
 	node := pending.NodeOf(pv)
-	if node == a.node || kubeclient.Placed(pv, node) != nil {
+	if node == a.node || a.isPlacedByScheduler(claim) || kubeclient.Placed(pv, node) != nil {
 		return false, nil //nolint:nilerr // the volume is on no one node
 	}
 	return true, a.unselect(ctx, claim, fmt.Sprintf("the source of this claim, %s %s, is on node %s: node %s is no longer selected", from.kind, from.key, node, a.node))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/ptr"
@@ -120,8 +121,8 @@ func TestClaimWithoutCreateCall(t *testing.T) {
 	}
 }
 
-// TestGiveBack: a clone on this node without a CreateVolume call returns to the scheduler if its source is proven to be on another node. If another driver
-// has the source, an event says so.
+// TestGiveBack: a clone on this node without a CreateVolume call returns to the scheduler if its source is proven to be on another node, unless its class
+// lets it be copied. If another driver has the source, an event says so.
 func TestGiveBack(t *testing.T) {
 	const claimPath, volumePath = "/api/v1/namespaces/ns/persistentvolumeclaims/", "/api/v1/persistentvolumes/"
 	other := kubetest.VolumeOn("node-2", "data")
@@ -136,6 +137,7 @@ func TestGiveBack(t *testing.T) {
 		reason string // of an event; "": there is none
 	}{
 		"on another node":  {"data", map[string]any{"data": kubetest.Claim("data", "late", "pvc-data"), "pvc-data": kubetest.VolumeOn("node-2", "data")}, api.ReasonSelectedNodeRemoved},
+		"to be copied":     {"data", map[string]any{"data": kubetest.Claim("data", "late", "pvc-data"), "pvc-data": kubetest.VolumeOn("node-2", "data")}, ""},
 		"here":             {"data", map[string]any{"data": kubetest.Claim("data", "late", "pvc-data"), "pvc-data": kubetest.VolumeOn("node-1", "data")}, ""},
 		"another's volume": {"data", map[string]any{"data": kubetest.Claim("data", "late", "pvc-data"), "pvc-data": other}, ""},
 		"of another driver": {"data", map[string]any{"data": kubetest.Claim("data", "late", "pvc-data"), "pvc-data": disk},
@@ -154,6 +156,12 @@ func TestGiveBack(t *testing.T) {
 		clone := given("clone", "late", "node-1")
 		clone.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: test.source}
 		must(t, agent.claims.Add(clone))
+		if name == "to be copied" {
+			agent.copies = offering{}
+			class := kubetest.Class("late", api.DriverName, storagev1.VolumeBindingWaitForFirstConsumer)
+			class.Parameters = map[string]string{api.ParameterRestoreOnOtherNodes: "true"}
+			must(t, agent.classes.Add(class))
+		}
 		agent.retryDelay = time.Nanosecond
 		if err := agent.retrigger(t.Context(), clone); err != nil {
 			t.Errorf("%s: %v", name, err)

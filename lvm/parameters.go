@@ -101,9 +101,9 @@ var Parameters = []Parameter{
 		Meaning: "additional options for mkfs, such as `-i 65536 -L data`", Values: "only options that define the layout of the file system (below)",
 	}, {
 		Name: "restoreOnOtherNodes", Form: FormChoice, Choices: []string{"true", "false"}, Default: "false",
-		Layouts: map[Layout]Range{LayoutThin: {}}, WhyNot: "only thin volumes are restored from snapshots",
-		Effect:  "the drivers of both nodes read it in the class when a claim is restored",
-		Meaning: "restore snapshots on other nodes than theirs, too, by a [full copy](../howto/snapshots.md#restore-on-another-node); needs the chart's `move.enabled`",
+		Layouts: map[Layout]Range{LayoutThin: {}}, WhyNot: "only thin volumes are restored from snapshots, or cloned",
+		Effect:  "the drivers of both nodes read it in the class when a claim is restored or cloned",
+		Meaning: "restore snapshots and clone claims on other nodes than theirs, too, by a [full copy](../howto/snapshots.md#restore-on-another-node); needs the chart's `move.enabled`",
 	},
 }
 

@@ -118,9 +118,9 @@ func NodeObstacles(f Facts, node *corev1.Node) (texts []string) {
 	return texts
 }
 
-// IsPlacedByScheduler reports whether a claim with a source gets its volume on the node that the scheduler chooses: its class asks for full copies, and
-// it is restored from a snapshot. A read-only copy shares the snapshot's blocks. class may be nil.
+// IsPlacedByScheduler reports whether a restore or clone gets its volume on the node that the scheduler chooses: its class asks for full copies. A
+// read-only copy shares its source's blocks. class may be nil.
 func IsPlacedByScheduler(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
-	return class != nil && class.Provisioner == api.DriverName && class.Parameters[api.ParameterRestoreOnOtherNodes] == "true" && SnapshotOf(claim) != "" &&
-		!slices.Contains(claim.Spec.AccessModes, corev1.ReadOnlyMany)
+	return class != nil && class.Provisioner == api.DriverName && class.Parameters[api.ParameterRestoreOnOtherNodes] == "true" &&
+		(SnapshotOf(claim) != "" || ClonedFrom(claim) != "") && !slices.Contains(claim.Spec.AccessModes, corev1.ReadOnlyMany)
 }

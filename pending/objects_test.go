@@ -100,7 +100,7 @@ func TestNodeOfClaim(t *testing.T) {
 	}
 }
 
-// TestIsPlacedByScheduler: a restore of a class that asks for full copies is on any node, and nothing else with a source.
+// TestIsPlacedByScheduler: a restore or clone of a class that asks for full copies is on any node, and nothing else with a source.
 func TestIsPlacedByScheduler(t *testing.T) {
 	const group = api.SnapshotGroup
 	for name, test := range map[string]struct {
@@ -114,7 +114,9 @@ func TestIsPlacedByScheduler(t *testing.T) {
 		"a read-only copy":              {&corev1.TypedObjectReference{APIGroup: ptr.To(group), Kind: "VolumeSnapshot", Name: "s"}, "true", []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}, false},
 		"a class without the parameter": {&corev1.TypedObjectReference{APIGroup: ptr.To(group), Kind: "VolumeSnapshot", Name: "s"}, "", nil, false},
 		"a class that says no":          {&corev1.TypedObjectReference{APIGroup: ptr.To(group), Kind: "VolumeSnapshot", Name: "s"}, "false", nil, false},
-		"a clone":                       {&corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "c"}, "true", nil, false},
+		"a clone":                       {&corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "c"}, "true", nil, true},
+		"a clone that is read-only":     {&corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "c"}, "true", []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}, false},
+		"a clone of another class":      {&corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "c"}, "", nil, false},
 		"another namespace's snapshot":  {&corev1.TypedObjectReference{APIGroup: ptr.To(group), Kind: "VolumeSnapshot", Name: "s", Namespace: ptr.To("other")}, "true", nil, false},
 		"another API's snapshot":        {&corev1.TypedObjectReference{APIGroup: ptr.To("example.com"), Kind: "VolumeSnapshot", Name: "s"}, "true", nil, false},
 		"no source":                     {nil, "true", nil, false},

@@ -98,7 +98,7 @@ func (d *driver) newAgent(client *kubeclient.Client, host *host.Host, limits *li
 	}
 	c := kube.Config{
 		Client: client, Node: d.o.nodeName, Volumes: host, Health: health, HealthScope: host.HealthScope, Holdings: host.ManagedVolumes, Snapshots: d.o.snapshots, Log: d.log,
-		Register: d.registerAgain(), Moves: moves.observe(), CopyOffer: moves.offer(),
+		Register: d.registerAgain(), Moves: moves.observe(), Copies: moves.offers(),
 	}
 	if limits != nil {
 		c.Volumes, c.Limits = limits, limits

@@ -31,26 +31,29 @@ import (
 func (f onFile) SnapshotDevice(context.Context, lvm.ID, string) (string, error) { return f.path, nil }
 func (onFile) ReleaseSnapshot(context.Context, lvm.ID, string) error            { return nil }
 
-// TestFullCopies: a node sends a snapshot to the driver on the node where a claim waits that is restored from it, and to no other peer.
+// TestFullCopies: a node sends a snapshot to the driver on the node where a claim waits that is restored or cloned from it, and to no other peer.
 func TestFullCopies(t *testing.T) {
 	for name, c := range map[string]struct {
 		account, node, key string // "" for those of the target
 		class              string // restoreOnOtherNodes
+		clone              string // name of the snapshot, if the claim is a clone
 		log                string // "": it is sent
 	}{
 		"the target":                     {class: "true"},
 		"another node's token":           {class: "true", node: "node-3", log: "does not wait for a volume on node"},
 		"another account":                {class: "true", account: "system:serviceaccount:demo:default", log: "the peer's token is not one of"},
 		"a key that the claim lacks":     {class: "true", key: "sha256:0", log: "has not published the key"},
-		"a class that does not allow it": {class: "false", log: "does not let it be restored"},
+		"a class that does not allow it": {class: "false", log: "does not let it be copied"},
+		"a clone":                        {class: "true", clone: api.PrefixClone + "claim-copy"},
+		"a clone, of a user's snapshot":  {class: "true", clone: api.PrefixSnapshot + "uid", log: "was not taken for claim"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fullCopy(t, cmp.Or(c.account, driverAccount), cmp.Or(c.node, "node-2"), c.key, c.class, c.log)
+			fullCopy(t, cmp.Or(c.account, driverAccount), cmp.Or(c.node, "node-2"), c.key, c.class, c.clone, c.log)
 		})
 	}
 }
 
-func fullCopy(t *testing.T, account, node, key, class, log string) {
+func fullCopy(t *testing.T, account, node, key, class, clone, log string) {
 	const size = 8 * lvm.MiB
 	group := lvmtest.Group{Name: "vg", Disks: []lvm.Bytes{10 * lvm.GiB}}
 	target, content := device(t, make([]byte, 2*size)), bytes.Repeat([]byte("12345678"), int(size/8))
@@ -61,9 +64,17 @@ func fullCopy(t *testing.T, account, node, key, class, log string) {
 	source := lvmtest.NewHost(t, group)
 	v, err := source.Create(t.Context(), lvm.Spec{Name: "origin", Required: size, Class: lvm.Class{Group: "vg", Layout: lvm.LayoutThin}})
 	must(t, err)
-	sn, err := source.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: api.PrefixSnapshot + "uid", Source: v.ID})
+	taken := lvm.SnapshotSpec{Name: cmp.Or(clone, api.PrefixSnapshot+"uid"), Source: v.ID}
+	if strings.HasPrefix(clone, api.PrefixClone) {
+		taken.Claim = "ns/copy"
+	}
+	sn, err := source.CreateSnapshot(t.Context(), taken)
 	must(t, err)
-	client, _ := kubetest.RecordedClient(t, restoredClaim(sn, account, node, cmp.Or(key, peer.Key()), class))
+	objects := restoredClaim(sn, account, node, cmp.Or(key, peer.Key()), class)
+	if clone != "" {
+		cloneOf(v.ID, objects)
+	}
+	client, _ := kubetest.RecordedClient(t, objects)
 	own, out := filepath.Join(t.TempDir(), "token"), &buffer{}
 	must(t, os.WriteFile(own, []byte(ofAccount(driverAccount)), 0o600))
 	d := newDriver(&options{nodeName: "node-1", move: moveOptions{listen: freeAddress(t), address: "127.0.0.1", tokenFile: own, keep: time.Hour}}, slog.New(slog.NewJSONHandler(out, nil)))
@@ -125,4 +136,14 @@ func restoredClaim(sn lvm.Snapshot, account, node, key, anywhere string) map[str
 		"GET /apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents/content":        content,
 		reviews: review,
 	}
+}
+
+// cloneOf makes the claim one that is cloned from a claim with a volume of node-1.
+func cloneOf(volume lvm.ID, objects map[string]any) {
+	pv := kubetest.VolumeOn("node-1", "data")
+	pv.Spec.CSI.VolumeHandle = volume.String()
+	objects["GET /api/v1/namespaces/ns/persistentvolumeclaims/data"] = kubetest.Claim("data", "thin", "pvc-data")
+	objects["GET /api/v1/persistentvolumes/pvc-data"] = pv
+	claim := objects["GET /api/v1/namespaces/ns/persistentvolumeclaims/copy"].(*corev1.PersistentVolumeClaim)
+	claim.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: kubeclient.KindClaim, Name: "data"}
 }

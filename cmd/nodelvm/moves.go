@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/nodelvm/nodelvm/controller"
+	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/kube/fullcopy"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	kubemove "github.com/nodelvm/nodelvm/kube/move"
@@ -85,19 +86,19 @@ func (d *driver) newMoves(client *kubeclient.Client, engine movable, prepare fun
 		return nil, err
 	}
 	m.agent = kubemove.New(kubemove.Config{Client: client, Engine: kubemove.EngineOf(m.node, prepare), Node: d.o.nodeName, Grace: o.keep, Log: d.log})
-	m.copies = fullcopy.New(fullcopy.Config{Client: client, Engine: m.node, Volumes: engine, Node: d.o.nodeName, Log: d.log})
+	m.copies = fullcopy.New(fullcopy.Config{Client: client, Engine: m.node, Volumes: engine, Node: d.o.nodeName, Prepare: prepare, Log: d.log})
 	return m, nil
 }
 
-// offer returns what says how other nodes copy a snapshot; nil without --move.
-func (m *moves) offer() func(lvm.Snapshot) (string, error) {
+// offers returns what says how other nodes copy what is here; nil without --move.
+func (m *moves) offers() kube.Copies {
 	if m == nil {
 		return nil
 	}
-	return m.copies.Offer
+	return m.copies
 }
 
-// fullCopies returns the Controller service's copies of other nodes' snapshots; nil without --move.
+// fullCopies returns the Controller service's copies of what is on other nodes; nil without --move.
 func (m *moves) fullCopies() controller.FullCopies {
 	if m == nil {
 		return nil

@@ -9,22 +9,20 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// Finalizers of csi-provisioner, of this driver's or another's, on the source of a clone or restore that is being created.
-const (
-	cloneFinalizer   = "provisioner.storage.kubernetes.io/cloning-protection"
-	restoreFinalizer = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
-)
+// restoreFinalizer is csi-provisioner's, of this driver's or another's, of a VolumeSnapshot from which a restore is being created.
+const restoreFinalizer = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
 
 // claimConcerns reports whether csi-provisioner on the node may have to handle the claim. Claims without a volume concern every
 // node: the scheduler may select any node next, and their data sources stay protected meanwhile. csi-provisioner removes its
 // finalizers from all sources that no claim waits for, so the copies of other drivers concern it too. A bound claim concerns the node
-// of its volume, which reads it to clone it.
+// of its volume, which reads it to clone it. It concerns every node while it has the finalizer of the source of a clone: a clone may be on another
+// node (kube/copyoffer.go).
 func claimConcerns(claim *corev1.PersistentVolumeClaim, node string, volumeHere bool) bool {
 	if claim.Spec.VolumeName == "" {
 		by := api.ProvisionerOf(claim.Annotations)
 		return by == "" || by == api.DriverName || claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil
 	}
-	return volumeHere || claim.Annotations[api.AnnotationSelectedNode] == node || slices.Contains(claim.Finalizers, cloneFinalizer)
+	return volumeHere || claim.Annotations[api.AnnotationSelectedNode] == node || slices.Contains(claim.Finalizers, api.FinalizerCloned)
 }
 
 // snapshotConcerns reports whether csi-provisioner needs the VolumeSnapshot in its cache. There it searches only for its finalizer,

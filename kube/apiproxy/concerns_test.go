@@ -28,7 +28,7 @@ func TestClaimConcerns(t *testing.T) {
 		"bound elsewhere":             {func(*corev1.PersistentVolumeClaim) {}, false},
 		"bound here":                  {func(c *corev1.PersistentVolumeClaim) { c.Annotations[api.AnnotationSelectedNode] = "node-1" }, true},
 		"bound, no node":              {func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }, false},
-		"source of a clone elsewhere": {func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{"x", cloneFinalizer} }, true},
+		"source of a clone elsewhere": {func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{"x", api.FinalizerCloned} }, true},
 		"waits, other node":           {func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "" }, true},
 		"waits, no node": {func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.VolumeName, c.Annotations = "", nil

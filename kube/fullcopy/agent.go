@@ -31,6 +31,10 @@ type Engine interface {
 type Volumes interface {
 	FullCopies(ctx context.Context) ([]lvm.Volume, error)
 	ReleaseSnapshots(ctx context.Context) error
+	LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, error)
+	ListSnapshots(ctx context.Context) ([]lvm.Snapshot, error)
+	CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error)
+	DeleteSnapshot(ctx context.Context, id lvm.ID) error
 }
 
 // Config configures an Agent.
@@ -38,28 +42,34 @@ type Config struct {
 	Client  *kubeclient.Client
 	Engine  Engine
 	Volumes Volumes
-	Node    string       // this node's name, and its topology value
-	Log     *slog.Logger // nil: slog.Default()
+	Node    string                                                // this node's name, and its topology value
+	Prepare func(context.Context, lvm.ID) (end func(), err error) // lifts what would delay the snapshot of a volume; nil: nothing does
+	Log     *slog.Logger                                          // nil: slog.Default()
 }
 
-// Agent restores snapshots of other nodes on this one, and lets other nodes copy snapshots of this one. An idle one sends no request.
+// Agent copies snapshots and volumes of other nodes to this one, and lets other nodes copy those of this one. An idle one sends no request.
 type Agent struct {
 	client  *kubeclient.Client
 	engine  Engine
 	volumes Volumes
 	node    string
+	prepare func(context.Context, lvm.ID) (end func(), err error)
+	events  *kubeclient.EventRecorder
 	log     *slog.Logger
-	changed chan struct{}
+	changed chan struct{} // waits
+	asked   chan struct{} // clones
 
-	mu    sync.Mutex
-	waits map[string]time.Time // by name: when Copy was last called for a volume that is not complete
+	mu     sync.Mutex
+	waits  map[string]time.Time // by name: when Copy was last called for a volume that is not complete
+	clones map[string]bool      // by namespace/name: claims on other nodes that are to be copied from a volume here
 }
 
 // New creates an Agent without sending a request.
 func New(cfg Config) *Agent {
 	return &Agent{
-		client: cfg.Client, engine: cfg.Engine, volumes: cfg.Volumes, node: cfg.Node, log: cmp.Or(cfg.Log, slog.Default()),
-		changed: make(chan struct{}, 1), waits: map[string]time.Time{},
+		client: cfg.Client, engine: cfg.Engine, volumes: cfg.Volumes, node: cfg.Node, prepare: cfg.Prepare, log: cmp.Or(cfg.Log, slog.Default()),
+		events:  &kubeclient.EventRecorder{Client: cfg.Client, Node: cfg.Node, Counts: map[string]kubeclient.EventCount{}},
+		changed: make(chan struct{}, 1), asked: make(chan struct{}, 1), waits: map[string]time.Time{}, clones: map[string]bool{},
 	}
 }
 
@@ -75,8 +85,11 @@ const askedAgain = 2 * time.Minute
 // requestTime is the time limit of the API requests for one claim.
 const requestTime = 10 * time.Second
 
-// Run discards what claims no longer need, and has csi-provisioner ask again for what is complete, until ctx ends.
+// Run discards what claims no longer need, has csi-provisioner ask again for what is complete, and takes the snapshots of clones, until ctx ends.
 func (a *Agent) Run(ctx context.Context) {
+	var clones sync.WaitGroup
+	clones.Go(func() { a.runClones(ctx) })
+	defer clones.Wait()
 	if err := a.volumes.ReleaseSnapshots(ctx); err != nil {
 		a.log.WarnContext(ctx, "cannot deactivate the snapshots that an earlier run copied from", "error", err)
 	}
@@ -109,8 +122,13 @@ func (a *Agent) noteWait(name string) {
 	a.mu.Lock()
 	a.waits[name] = time.Now()
 	a.mu.Unlock()
+	poke(a.changed)
+}
+
+// poke wakes who waits for the channel, now or next.
+func poke(c chan struct{}) {
 	select {
-	case a.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

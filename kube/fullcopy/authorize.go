@@ -49,7 +49,9 @@ func (a *Agent) MayPull(ctx context.Context, account string, r move.Request) err
 	case err != nil:
 		return lvm.Errorf(lvm.KindBusy, "cannot read the class of claim %s: %w", kubeclient.KeyOf(claim), err)
 	case class == nil || !pending.IsPlacedByScheduler(claim, class):
-		return refuse("the class of claim %s does not let it be restored on another node", kubeclient.KeyOf(claim))
+		return refuse("the class of claim %s does not let it be copied to another node", kubeclient.KeyOf(claim))
+	case pending.ClonedFrom(claim) != "":
+		return a.mayClone(ctx, claim, r.Volume)
 	}
 	_, err = restored(ctx, a.client, claim, a.node, r.Volume)
 	return err

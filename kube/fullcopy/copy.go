@@ -31,7 +31,7 @@ func (a *Agent) Copy(ctx context.Context, spec lvm.Spec) error {
 	case err != nil:
 		return busy(spec, err)
 	case claim == nil:
-		return a.refuse(ctx, have, lvm.Errorf(lvm.KindNotFound, "cannot restore snapshot %s on node %s: claim %s does not exist, or does not wait for a volume there", spec.Source, a.node, spec.Claim))
+		return a.refuse(ctx, have, lvm.Errorf(lvm.KindNotFound, "cannot copy %s to node %s: claim %s does not exist, or does not wait for a volume there", spec.Source, a.node, spec.Claim))
 	case have != nil && have.State == lvm.StateReceived:
 		return a.finish(ctx, *have)
 	}
@@ -52,7 +52,15 @@ func (a *Agent) Copy(ctx context.Context, spec lvm.Spec) error {
 		return a.finish(ctx, p.Volume)
 	}
 	a.noteWait(spec.Name)
-	return lvm.Errorf(lvm.KindBusy, "node %s copies VolumeSnapshot %s/%s from node %s: %s of %s are here%s", a.node, claim.Namespace, pending.SnapshotOf(claim), from, p.Done, p.Total, why(p))
+	return lvm.Errorf(lvm.KindBusy, "node %s copies %s from node %s: %s of %s are here%s", a.node, sourceOf(claim), from, p.Done, p.Total, why(p))
+}
+
+// sourceOf describes what a claim is copied from.
+func sourceOf(claim *corev1.PersistentVolumeClaim) string {
+	if name := pending.ClonedFrom(claim); name != "" {
+		return "claim " + claim.Namespace + "/" + name
+	}
+	return "VolumeSnapshot " + claim.Namespace + "/" + pending.SnapshotOf(claim)
 }
 
 func why(p move.Progress) string {
@@ -97,29 +105,40 @@ func (a *Agent) finish(ctx context.Context, v lvm.Volume) error {
 	return err
 }
 
-// errUndecided marks errors that say nothing of whether the claim may have the snapshot.
+// errUndecided marks errors that say nothing of whether the claim may have the copy.
 var errUndecided = errors.New("undecided")
 
 // busy is the error for a request that is repeated.
 func busy(spec lvm.Spec, err error) error {
-	return lvm.Errorf(lvm.KindBusy, "cannot restore snapshot %s for claim %s yet: %w", spec.Source, spec.Claim, errors.Join(err, errUndecided))
+	return lvm.Errorf(lvm.KindBusy, "cannot copy %s for claim %s yet: %w", spec.Source, spec.Claim, errors.Join(err, errUndecided))
 }
 
-// offerFor returns how to copy the snapshot of a claim, and the node that has it.
+// offerFor returns how to copy what a claim is copied from, and the node that has it.
 func (a *Agent) offerFor(ctx context.Context, claim *corev1.PersistentVolumeClaim, spec lvm.Spec) (offer move.Offer, node string, err error) {
-	c, err := restored(ctx, a.client, claim, "", spec.Source)
+	find := a.snapshotOffer
+	if pending.ClonedFrom(claim) != "" {
+		find = a.cloneOffer
+	}
+	text, node, snapshot, err := find(ctx, claim, spec)
 	if err != nil {
 		return move.Offer{}, "", err
 	}
-	node = c.Labels[api.LabelManagedBy]
 	if node == a.node {
 		return move.Offer{}, "", busy(spec, errors.New("it is on this node, and its volume group cannot be read"))
 	}
-	text := c.Annotations[api.AnnotationCopyOffer]
-	if text == "" || len(text) > maxOffer || json.Unmarshal([]byte(text), &offer) != nil || offer.Volume != spec.Source.String() {
+	if text == "" || len(text) > maxOffer || json.Unmarshal([]byte(text), &offer) != nil || offer.Volume != snapshot.String() {
 		return move.Offer{}, "", busy(spec, errors.New("node "+kubeclient.Quoted(node)+", which has it, has not said yet how to copy it; the node must be up, and its driver run with moves (chart value move.enabled)"))
 	}
 	return offer, node, nil
+}
+
+// snapshotOffer returns what the node of a claim's snapshot says about how to copy it, that node, and the snapshot.
+func (a *Agent) snapshotOffer(ctx context.Context, claim *corev1.PersistentVolumeClaim, spec lvm.Spec) (text, node string, snapshot lvm.ID, err error) {
+	c, err := restored(ctx, a.client, claim, "", spec.Source)
+	if err != nil {
+		return "", "", lvm.ID{}, err
+	}
+	return c.Annotations[api.AnnotationCopyOffer], c.Labels[api.LabelManagedBy], spec.Source, nil
 }
 
 // restored returns the content of the snapshot that a claim is restored from, if the objects of the cluster say so. The claim names a VolumeSnapshot,

@@ -170,6 +170,7 @@ func mayPull(t *testing.T, o *objects, r move.Request) error {
 // engine is the data side of node-2.
 type engine struct {
 	copies    []lvm.Volume
+	snapshots []lvm.Snapshot
 	fetched   []move.Offer
 	progress  move.Progress
 	err       error
@@ -197,6 +198,32 @@ func (*engine) Offer(sn lvm.Snapshot) move.Offer                   { return move
 func (*engine) Key() string                                        { return key }
 func (e *engine) FullCopies(context.Context) ([]lvm.Volume, error) { return e.copies, nil }
 func (*engine) ReleaseSnapshots(context.Context) error             { return nil }
+
+func (e *engine) LookupSnapshot(_ context.Context, id lvm.ID) (lvm.Snapshot, error) {
+	for _, sn := range e.snapshots {
+		if sn.ID == id {
+			return sn, nil
+		}
+	}
+	return lvm.Snapshot{}, lvm.Errorf(lvm.KindNotFound, "no snapshot %s", id)
+}
+
+func (e *engine) ListSnapshots(context.Context) ([]lvm.Snapshot, error) { return e.snapshots, nil }
+
+func (e *engine) CreateSnapshot(_ context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error) {
+	if e.err != nil {
+		return lvm.Snapshot{}, e.err
+	}
+	sn := lvm.Snapshot{ID: lvm.ID{VG: spec.Source.VG, LV: lvm.SnapshotName(spec.Name)}, Name: spec.Name, Source: spec.Source, Claim: spec.Claim, State: lvm.StateReady}
+	e.snapshots = append(e.snapshots, sn)
+	return sn, nil
+}
+
+func (e *engine) DeleteSnapshot(_ context.Context, id lvm.ID) error {
+	e.snapshots = slices.DeleteFunc(e.snapshots, func(sn lvm.Snapshot) bool { return sn.ID == id })
+	return e.err
+}
+
 func (e *engine) agent(client *kubeclient.Client) *Agent {
 	return New(Config{Client: client, Engine: e, Volumes: e, Node: "node-2", Log: slog.New(slog.DiscardHandler)})
 }

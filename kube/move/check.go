@@ -82,6 +82,8 @@ func mayMove(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, n
 		return fmt.Errorf("the annotation %s names %s, which cannot be a node", api.AnnotationMoveTo, kubeclient.Quoted(to))
 	case pv.DeletionTimestamp != nil:
 		return fmt.Errorf("PersistentVolume %s is being deleted", pv.Name)
+	case isCloned(pv):
+		return errors.New("a clone of the claim is copied to another node: the move begins when it is complete, or deleted")
 	case claim.Annotations[api.AnnotationSelectedNode] != node:
 		return fmt.Errorf("the volume is on node %s, but the claim's annotation %s names %s: set it to %s", node, api.AnnotationSelectedNode, kubeclient.Quoted(claim.Annotations[api.AnnotationSelectedNode]), node)
 	case len(claim.Status.AllocatedResourceStatuses) > 0 || pending.BytesOf(claim.Spec.Resources.Requests.Storage()) > pending.BytesOf(size) || pending.BytesOf(pv.Spec.Capacity.Storage()) != pending.BytesOf(size):
@@ -90,6 +92,16 @@ func mayMove(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, n
 		return errors.New("a change of the claim's attributes class is pending: the move begins when it is complete")
 	}
 	return nil
+}
+
+// isCloned reports whether a snapshot of the volume was taken for a clone on another node. No node may write that into the next PersistentVolume.
+func isCloned(pv *corev1.PersistentVolume) bool {
+	for k := range pv.Annotations {
+		if strings.HasPrefix(k, api.AnnotationCloneOffer) {
+			return true
+		}
+	}
+	return false
 }
 
 // companions finds the claims that move together with this one: those of its pods, of the pods that share these, and those that the annotation

@@ -535,6 +535,7 @@ func TestRefusals(t *testing.T) {
 		{"sibling for another node", "the claims of a pod move together", func(p *inSteps) { p.annotateClaim("wal", api.AnnotationMoveTo, "node-1") }},
 		{"label", "has the label \"a\"", func(p *inSteps) { p.pvs["pvc-uid-data"].Labels = map[string]string{"a": "b"} }},
 		{"annotation", "has the annotation \"a\"", func(p *inSteps) { p.pvs["pvc-uid-data"].Annotations["a"] = "b" }},
+		{"cloned", "a clone of the claim is copied to another node", func(p *inSteps) { p.pvs["pvc-uid-data"].Annotations[api.AnnotationCloneOffer+"uid"] = "{}" }},
 		{"finalizer", "has the finalizer \"a/b\"", func(p *inSteps) { p.pvs["pvc-uid-data"].Finalizers = []string{"a/b"} }},
 		{"owner", "has an owner", func(p *inSteps) { p.pvs["pvc-uid-data"].OwnerReferences = []metav1.OwnerReference{{Name: "a"}} }},
 		{"field", "fields that csi-provisioner does not set", func(p *inSteps) {
