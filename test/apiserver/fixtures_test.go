@@ -34,7 +34,8 @@ type node struct {
 	host  *host.Host
 	env   []string // of the sidecars, beside what their pod has
 
-	cluster controller.Cluster // of the controller service; nil: it places each volume alone
+	cluster controller.Cluster    // of the controller service; nil: it places each volume alone
+	copies  controller.FullCopies // of the same; nil: it copies nothing of other nodes
 
 	mu     sync.Mutex
 	writes []string // of the agent: method, path and answer

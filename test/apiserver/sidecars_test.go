@@ -105,7 +105,7 @@ func (n *node) serveSidecars(t *testing.T) (dir string) {
 	csi.RegisterIdentityServer(service, plugin)
 	csi.RegisterNodeServer(service, plugin)
 	csi.RegisterControllerServer(service, controller.New(controller.Config{
-		NodeName: n.name, Volumes: n.host, Snapshots: n.host, Cluster: n.cluster, CheckFileSystem: func(string, string) error { return nil },
+		NodeName: n.name, Volumes: n.host, Snapshots: n.host, Cluster: n.cluster, FullCopies: n.copies, CheckFileSystem: func(string, string) error { return nil },
 	}))
 	go func() { _ = service.Serve(listener) }()
 	t.Cleanup(service.Stop)
