@@ -18,10 +18,10 @@ import (
 
 const far = "node-3"
 
-// Restores returns the scenario of a snapshot that replicas are restored from on three nodes.
+// Restores returns the scenario of a snapshot that replicas are restored from on three nodes, and of a claim that is cloned on another node.
 func Restores() []scenario.Scenario {
 	r := &restores{}
-	return []scenario.Scenario{{Title: "A snapshot is restored on other nodes", Steps: []scenario.Step{
+	return []scenario.Scenario{{Title: "Claims are restored and cloned on other nodes", Steps: []scenario.Step{
 		{Says: "the driver runs with move.enabled, and copies 8 MiB a second", Prove: func(ctx context.Context, env *scenario.Environment) error {
 			return env.ApplyChart(ctx, "move.enabled=true", "move.rate=8Mi")
 		}},
@@ -30,6 +30,9 @@ func Restores() []scenario.Scenario {
 		{Says: "with it three replicas with required anti-affinity run on three nodes, with the data of the snapshot and larger volumes", Prove: r.apart},
 		{Says: "a copy goes on after the drivers of both nodes are killed", Prove: r.killed},
 		{Says: "of a claim that is deleted while its copy runs nothing is left", Prove: r.deleted},
+		{Says: "the clone of a claim on a cordoned node stays unbound without restoreOnOtherNodes, and an event names the rule", Prove: stuck},
+		{Says: "with it the clone runs on another node, with the data of the moment at which its copy began, and no snapshot is left on " + here, Prove: cloned},
+		{Says: "of a clone that is deleted while its copy runs nothing is left on either node", Prove: deletedClone},
 		{Says: "the volume moves to " + there + ", an event names the snapshot that stays on " + here + ", and a claim on " + far + " is restored from it", Prove: r.afterMove},
 		{Says: "everything is deleted, and the driver is as shipped", Prove: endRestores},
 	}}}
@@ -76,7 +79,8 @@ func replicas(ctx context.Context, env *scenario.Environment, name, class, size,
 	if node != "" {
 		selector = "{kubernetes.io/hostname: " + node + "}"
 	}
-	return env.ApplyWith(ctx, "restore-replicas.yaml", "NAME", name, "CLASS", class, "SIZE", size, "POLICY", policy, "SELECTOR", selector, "REPLICAS", fmt.Sprint(count))
+	return env.ApplyWith(ctx, "restore-replicas.yaml", "NAME", name, "CLASS", class, "SIZE", size, "POLICY", policy, "SELECTOR", selector, "REPLICAS", fmt.Sprint(count),
+		"SOURCE", "{apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: origin}")
 }
 
 // beside has one replica on the node of the snapshot, and no room for a second one there.
