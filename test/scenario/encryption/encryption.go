@@ -23,6 +23,7 @@ func Scenarios() []scenario.Scenario {
 			{Says: "under pgbench both grow to 640 MiB: no restart, no failed transaction", Prove: c.growUnderLoad},
 			{Says: "a restore of a snapshot under load and a clone run beside their origin, with a consistent database", Prove: c.copiesRun},
 			{Says: "under pgbench the thin volume's key is replaced: the new one opens it, and the old one does not", Prove: c.rotateUnderLoad},
+			{Says: "under pgbench an expansion with another key fails, and an event says so; with the right key it continues", Prove: c.expandWithAnotherKey},
 		}},
 		{Title: "Secrets are lost and restored", Steps: []scenario.Step{
 			{Says: "without its Secret a database does not start, and an event names the Secret; with it, it has every row", Prove: c.secretIsLost},

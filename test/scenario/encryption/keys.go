@@ -11,6 +11,9 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
 
+// anotherKey begins what the driver says of a key that does not open the volume.
+const anotherKey = "the key in the Secret does not open volume"
+
 // rotateUnderLoad replaces the key with an expansion, for which the kubelet passes the Secret.
 func (c *cipherStory) rotateUnderLoad(ctx context.Context, env *scenario.Environment) error {
 	claim, pod := claimOfDB(thinDB), podOfDB(thinDB)
@@ -31,6 +34,29 @@ func (c *cipherStory) rotateUnderLoad(ctx context.Context, env *scenario.Environ
 	return env.ReplaceKeySecret(ctx, claim, map[string]string{"key": c.keys["rotated"]})
 }
 
+// expandWithAnotherKey corrects nothing but the Secret: the kubelet repeats the expansion.
+func (c *cipherStory) expandWithAnotherKey(ctx context.Context, env *scenario.Environment) error {
+	const size = "648Mi"
+	claim, pod := claimOfDB(thinDB), podOfDB(thinDB)
+	return c.underLoad(ctx, env, thinDB, func() error {
+		if err := env.ReplaceKeySecret(ctx, claim, map[string]string{"key": c.keys["wrong"]}); err != nil {
+			return err
+		}
+		if err := env.RequestSize(ctx, claim, size); err != nil {
+			return err
+		}
+		said, err := env.WaitEvent(ctx, pod, anotherKey)
+		if err != nil {
+			return err
+		}
+		env.Reporter.Note("the event says: %s", said)
+		if err := env.ReplaceKeySecret(ctx, claim, map[string]string{"key": c.keys["rotated"]}); err != nil {
+			return err
+		}
+		return cluster.Eventually(ctx, func() error { return env.CheckExpanded(ctx, claim, size, "") })
+	})
+}
+
 func (c *cipherStory) secretIsLost(ctx context.Context, env *scenario.Environment) error {
 	return c.away(ctx, env, func() error {
 		if err := env.Delete(ctx, "secret/"+claimOfDB(thinDB)); err != nil {
@@ -45,7 +71,7 @@ func (c *cipherStory) keyIsWrong(ctx context.Context, env *scenario.Environment)
 		if err := env.ReplaceKeySecret(ctx, claimOfDB(thinDB), map[string]string{"key": c.keys["wrong"]}); err != nil {
 			return err
 		}
-		return c.says(ctx, env, "the key in the Secret does not open volume")
+		return c.says(ctx, env, anotherKey)
 	})
 }
 
