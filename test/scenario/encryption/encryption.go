@@ -98,7 +98,7 @@ func (c *cipherStory) databasesRun(ctx context.Context, env *scenario.Environmen
 		if _, err := env.QueryIn(ctx, podOfDB(db), "select 1"); err != nil {
 			return err
 		}
-		if _, err := env.ExecInPod(ctx, podOfDB(db), "pgbench", "-i", "-q", "-s", "2", "postgres"); err != nil {
+		if _, err := env.ExecInPod(ctx, podOfDB(db), "pgbench", "-i", "-q", "postgres"); err != nil {
 			return err
 		}
 		sql := "create table known as select '" + c.pattern + "' || g as word from generate_series(1, 20000) g"

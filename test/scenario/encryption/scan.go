@@ -88,7 +88,8 @@ func encodings(key string) []string {
 }
 
 func (c *cipherStory) watch(ctx context.Context, env *scenario.Environment) error {
-	_, err := env.RunOnNode(ctx, cipherNode, "sh", "-c", "nohup sh -c '"+watchProcesses+"' >/dev/null 2>&1 </dev/null &")
+	// Of a lower priority, it takes little from databases that need the node's only processor.
+	_, err := env.RunOnNode(ctx, cipherNode, "sh", "-c", "nohup nice -n 10 sh -c '"+watchProcesses+"' >/dev/null 2>&1 </dev/null &")
 	return err
 }
 
