@@ -35,7 +35,6 @@ const sanitySecrets = "NodeStageVolumeSecret:\n  key: 0123456789abcdefGHIJKLMNOP
 // layouts, which have no snapshots. Only these may skip.
 var notClaimed = []string{
 	"ControllerPublishVolume", "Controller Publish", "ControllerUnpublishVolume", "ModifyVolume", "Modify volume", "Modify Volume",
-	"GroupController", "VolumeGroup",
 }
 
 // sanitySuites are the classes, each with file systems and with raw devices. The Controller's specs do not depend on the device,
