@@ -36,7 +36,7 @@ func (d *driver) recoverMappings(ctx context.Context, parts *errgroup.Group) {
 		err := d.mappings.Recover(ctx)
 		close(tried)
 		for pause := mappingPause; err != nil && ctx.Err() == nil; pause = min(2*pause, lastMappingPause) {
-			d.log.ErrorContext(ctx, "cannot resume all encrypted volumes; I/O to them waits, and the driver retries", "pause", pause, "error", err)
+			d.log.ErrorContext(ctx, "cannot check or resume all encrypted volumes; I/O to a suspended one waits, and the driver retries", "pause", pause, "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(pause):
@@ -49,7 +49,8 @@ func (d *driver) recoverMappings(ctx context.Context, parts *errgroup.Group) {
 	case <-tried:
 	case <-ctx.Done():
 	case <-time.After(mappingPatience):
-		d.log.WarnContext(ctx, "an encrypted volume cannot be resumed yet: a device below it may be suspended, or its disk does not answer")
+		d.log.WarnContext(ctx, "the check of the encrypted volumes' mappings takes long, and the start continues; if a mapping is suspended, I/O to its volume waits",
+			"after", mappingPatience)
 	}
 }
 
