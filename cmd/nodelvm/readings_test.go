@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,10 +38,10 @@ func TestScrapesShareAReading(t *testing.T) {
 // TestScrapeWhileAReadingHangs: a scrape gets the last reading, with its age, until that is too old.
 func TestScrapeWhileAReadingHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hang := time.Duration(0)
+		var hang atomic.Int64 // a time.Duration
 		r := readings{read: func(context.Context) report.Node {
 			n := report.Node{Time: time.Now()}
-			time.Sleep(hang)
+			time.Sleep(time.Duration(hang.Load()))
 			return n
 		}}
 		r.get()
@@ -53,11 +54,11 @@ func TestScrapeWhileAReadingHangs(t *testing.T) {
 			{hang: 20 * time.Second, since: 10 * time.Second, waits: scrapePatience, age: 10*time.Second + scrapePatience},
 			{hang: 3 * time.Second, since: lastReadingFor, waits: 3 * time.Second, age: 3 * time.Second},
 		} {
-			hang = 0
+			hang.Store(0)
 			r.get()
 			time.Sleep(c.since)
 			began := time.Now()
-			hang = c.hang
+			hang.Store(int64(c.hang))
 			n := r.get()
 			if took, age := time.Since(began), time.Since(n.Time); took != c.waits || age != c.age {
 				t.Errorf("%+v: a scrape took %s, and its reading is %s old", c, took, age)
