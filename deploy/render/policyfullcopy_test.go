@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -17,7 +18,7 @@ const (
 func TestNodeRestrictionFullCopies(t *testing.T) {
 	validator := compile(t, policyIn(t, renderWith(t, withMoves), "nodelvm-node-restriction"))
 	off := compile(t, shippedPolicy(t, "nodelvm-node-restriction"))
-	for _, r := range slices.Concat(claimRequests(), snapshotRequests(), copyRequests()) {
+	for _, r := range slices.Concat(claimRequests(), snapshotRequests(), volumeRequests(), copyRequests()) {
 		t.Run(r.name, func(t *testing.T) {
 			expectDenied(t, denials(t, validator, attributesOf(t, r), nil), r.refused)
 		})
@@ -40,7 +41,33 @@ func copyRequests() []request {
 		c.SetAnnotations(map[string]string{copyOffer: text})
 		return c
 	}
+	cloned := func(node string, annotations ...string) runtime.Object {
+		pv := volume(node)
+		for i := 0; i < len(annotations); i += 2 {
+			pv.Annotations[annotations[i]] = annotations[i+1]
+		}
+		return pv
+	}
+	const of = copyOffer + "-" + claimUID
+	restrained := func(pv runtime.Object) runtime.Object {
+		pv.(*core.PersistentVolume).Spec.PersistentVolumeReclaimPolicy = core.PersistentVolumeReclaimRetain
+		return pv
+	}
 	return []request{
+		{name: "say how a clone of its volume is copied", before: cloned("node-1"), now: cloned("node-1", of, "{}")},
+		{name: "say it again of a clone", before: cloned("node-1", of, "old"), now: cloned("node-1", of, "{}")},
+		{name: "say it no longer", before: cloned("node-1", of, "{}"), now: cloned("node-1")},
+		{name: "say which process clones for its claim", before: copying("PersistentVolumeClaim", claim("node-1")), now: annotated(copyKey, "sha256:0", copying("PersistentVolumeClaim", claim("node-1")))},
+
+		{name: "say how a clone of another node's volume is copied", before: cloned("node-2"), now: cloned("node-2", of, "{}"), refused: mayOnly},
+		{name: "remove what another node says", before: cloned("node-2", of, "{}"), now: cloned("node-2"), refused: mayOnly},
+		{name: "say it at length of a clone", before: cloned("node-1"), now: cloned("node-1", of, strings.Repeat("a", 4097)), refused: mayOnly},
+		{name: "say it of no clone", before: cloned("node-1"), now: cloned("node-1", copyOffer, "{}"), refused: mayOnly},
+		{name: "say it of what is no UID", before: cloned("node-1"), now: cloned("node-1", copyOffer+"-x", "{}"), refused: mayOnly},
+		{name: "say it with another annotation", before: cloned("node-1"), now: cloned("node-1", of, "{}", "a", "b"), refused: mayOnly},
+		{name: "say it, and retain the volume", before: cloned("node-1"), now: restrained(cloned("node-1", of, "{}")), refused: mayOnly},
+		{name: "create a volume that says it", now: cloned("node-1", of, "{}"), refused: mayOnly},
+
 		{name: "say which process copies for its claim", before: restoring("node-1"), now: keyed("node-1")},
 		{name: "say that another process does", before: annotated(copyKey, "old", copying("VolumeSnapshot", claim("node-1"))), now: keyed("node-1")},
 		{name: "say how its snapshot is copied", before: content("node-1"), now: offered("node-1", "{}")},
