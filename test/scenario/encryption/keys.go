@@ -75,8 +75,12 @@ func (c *cipherStory) keyIsWrong(ctx context.Context, env *scenario.Environment)
 	})
 }
 
-// says starts the database, and waits for the event that says why it does not run.
+// says starts the database, and waits for the event that says why it does not run. Events of an earlier step could have the same words.
 func (c *cipherStory) says(ctx context.Context, env *scenario.Environment, words string) error {
+	ofPod := "involvedObject.name=" + podOfDB(thinDB)
+	if _, err := env.Kubectl(ctx, "", "delete", "events", "-n", cluster.Namespace, "--field-selector", ofPod); err != nil {
+		return err
+	}
 	if _, err := env.Kubectl(ctx, "", "scale", "statefulset", thinDB, "-n", cluster.Namespace, "--replicas=1"); err != nil {
 		return err
 	}
