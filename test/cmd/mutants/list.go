@@ -89,7 +89,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a driver without disks is ready", file: "cmd/nodelvm/health.go",
-		old: "	case <-run.done:\n		return run.err", new: "	case <-run.done:\n		return nil",
+		old: "	case <-now.done:\n		return now.result", new: "	case <-now.done:\n		return nil",
 		packages: []string{"./cmd/nodelvm"},
 	},
 	{
