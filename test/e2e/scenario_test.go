@@ -115,6 +115,11 @@ func TestUserNamespaces(t *testing.T) { play(t, userns.Scenarios()) }
 // TestMoves moves a database's volumes to another node under load, and back.
 func TestMoves(t *testing.T) { play(t, moves.Scenarios()) }
 
+// TestMovePowerCuts cuts the power of the source or the target of NODELVM_TEST_MOVE_CUTS moves (50 by default).
+func TestMovePowerCuts(t *testing.T) {
+	play(t, moves.PowerCuts(number(t, "NODELVM_TEST_MOVE_CUTS", 50), seed(t)))
+}
+
 // TestDrainNode drains a node with ten volumes of all kinds, replaces it by an empty one, and moves the volumes back. It needs volume groups
 // without volumes.
 func TestDrainNode(t *testing.T) { play(t, moves.Drains()) }

@@ -22,15 +22,15 @@ const (
 	none  = ""
 )
 
-// claims are those of the pod, with their sizes.
-var claims = map[string]string{"data-moving-0": "1Gi", "wal-moving-0": "512Mi", "other-moving-0": "64Mi"}
+// claims are those of the pod.
+var claims = []string{"data-moving-0", "wal-moving-0", "other-moving-0"}
 
 // thin are the claims that are copied while the pod runs.
-var thin = []string{"data-moving-0", "wal-moving-0"}
+var thin = claims[:2]
 
 // Scenarios returns the moves of a database.
 func Scenarios() []scenario.Scenario {
-	m := &database{}
+	m := &database{data: "1Gi", wal: "512Mi"}
 	return []scenario.Scenario{{Title: "A database moves to another node with its data, and back", Steps: []scenario.Step{
 		{Says: "the driver runs with move.enabled", Prove: func(ctx context.Context, env *scenario.Environment) error {
 			return env.ApplyChart(ctx, "move.enabled=true")
@@ -50,14 +50,15 @@ func Scenarios() []scenario.Scenario {
 
 // database is what one step leaves for the next to know.
 type database struct {
-	acked int64 // the writer's last acknowledged row
+	data, wal string // sizes of the claims
+	acked     int64  // the writer's last acknowledged row
 }
 
 func (m *database) start(ctx context.Context, env *scenario.Environment) error {
 	if err := scenario.CreateClasses(ctx, env); err != nil {
 		return err
 	}
-	if err := scenario.Apply("move-database.yaml")(ctx, env); err != nil {
+	if err := env.ApplyWith(ctx, "move-database.yaml", "SIZE-OF-DATA", m.data, "SIZE-OF-WAL", m.wal); err != nil {
 		return err
 	}
 	if err := env.RunsOn(ctx, pod, here); err != nil {
@@ -69,12 +70,12 @@ func (m *database) start(ctx context.Context, env *scenario.Environment) error {
 	if _, err := env.ExecInPod(ctx, pod, "pgbench", "-i", "-q", "-s", "4", "postgres"); err != nil {
 		return err
 	}
-	return areOn(ctx, env, here)
+	return m.areOn(ctx, env, here)
 }
 
 // areOn fails unless the volumes are on a node, bound, and as before a move.
-func areOn(ctx context.Context, env *scenario.Environment, node string) error {
-	for claim, size := range claims {
+func (m *database) areOn(ctx context.Context, env *scenario.Environment, node string) error {
+	for claim, size := range map[string]string{claims[0]: m.data, claims[1]: m.wal, claims[2]: "64Mi"} {
 		if err := isOn(ctx, env, claim, node); err != nil {
 			return err
 		}
@@ -92,7 +93,7 @@ func request(ctx context.Context, env *scenario.Environment, key, node string) e
 		value = fmt.Sprintf("%q", node)
 	}
 	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %s}}}`, key, value)
-	for claim := range claims {
+	for _, claim := range claims {
 		if _, err := env.Client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Patch(ctx, claim, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			return err
 		}
@@ -116,7 +117,7 @@ func reach(ctx context.Context, env *scenario.Environment, claim, phase, words s
 
 // allReach is reach for all claims.
 func allReach(ctx context.Context, env *scenario.Environment, phase, words string) error {
-	for claim := range claims {
+	for _, claim := range claims {
 		if err := reach(ctx, env, claim, phase, words); err != nil {
 			return err
 		}
@@ -141,7 +142,7 @@ func (m *database) cancelled(ctx context.Context, env *scenario.Environment) err
 	if err := allReach(ctx, env, api.MoveCancelled, "the volume stays on node "+here); err != nil {
 		return err
 	}
-	if err := cluster.Eventually(ctx, func() error { return areOn(ctx, env, here) }); err != nil {
+	if err := cluster.Eventually(ctx, func() error { return m.areOn(ctx, env, here) }); err != nil {
 		return err
 	}
 	after, err := env.WaitPodReady(ctx, pod)
@@ -178,7 +179,7 @@ func (m *database) moves(from, to string) func(context.Context, *scenario.Enviro
 			return errors.Join(err, fmt.Errorf("the phases were %v", watch()))
 		}
 		env.Reporter.Note("without service for %s: %s", time.Since(begin).Round(100*time.Millisecond), watch())
-		if err := cluster.Eventually(ctx, func() error { return areOn(ctx, env, to) }); err != nil {
+		if err := cluster.Eventually(ctx, func() error { return m.areOn(ctx, env, to) }); err != nil {
 			return err
 		}
 		return errors.Join(m.rowsAreThere(ctx, env), formerCopiesOn(ctx, env, from))
@@ -226,27 +227,12 @@ func (m *database) stopUnderLoad(ctx context.Context, env *scenario.Environment)
 
 // rowsAreThere fails unless the database is consistent and has all acknowledged rows, and at most one more.
 func (m *database) rowsAreThere(ctx context.Context, env *scenario.Environment) error {
-	answer, err := env.QueryIn(ctx, pod, "select count(*) || ' ' || coalesce(max(n), 0) from acked")
+	last, err := env.CheckRows(ctx, pod, m.acked, m.acked+1)
 	if err != nil {
 		return err
 	}
-	var count, last int64
-	if _, err := fmt.Sscan(answer, &count, &last); err != nil {
-		return fmt.Errorf("the database answered %q: %w", answer, err)
-	}
-	env.Reporter.Note("rows 1 to %d are there, %d were acknowledged", last, m.acked)
-	if count != last || last < m.acked || last > m.acked+1 {
-		return fmt.Errorf("%d rows, the last is %d; %d were acknowledged", count, last, m.acked)
-	}
 	m.acked = last
-	if out, err := env.ExecInPod(ctx, pod, "pg_amcheck", "--install-missing", "--heapallindexed", "postgres"); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
-	}
-	agree, err := env.QueryIn(ctx, pod, scenario.SumsAgreeQuery)
-	if err == nil && agree != "t" {
-		err = fmt.Errorf("pgbench's sums differ (%q)", agree)
-	}
-	return err
+	return env.CheckConsistent(ctx, pod)
 }
 
 // formerCopiesOn fails unless a node has the former copies of all claims.
@@ -263,15 +249,7 @@ func finish(node string) func(context.Context, *scenario.Environment) error {
 		if err := request(ctx, env, api.AnnotationMoveFinish, node); err != nil {
 			return err
 		}
-		return cluster.Eventually(ctx, func() error {
-			rows, err := env.LogicalVolumes(ctx, node)
-			for _, row := range rows {
-				if !row.IsPool() {
-					err = errors.Join(err, fmt.Errorf("%s still has %+v", node, row))
-				}
-			}
-			return err
-		})
+		return cluster.Eventually(ctx, func() error { return onlyPoolsOn(ctx, env, node) })
 	}
 }
 

@@ -31,7 +31,7 @@ func watchPhases(ctx context.Context, env *scenario.Environment) (func() string,
 		var all []phase
 		last := map[string]string{}
 		for ctx.Err() == nil {
-			for claim := range claims {
+			for _, claim := range claims {
 				c, err := client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Get(ctx, claim, metav1.GetOptions{})
 				if err != nil {
 					continue
