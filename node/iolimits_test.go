@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -398,7 +399,7 @@ func TestPublishReadsNoRecord(t *testing.T) {
 }
 
 // TestPublishWithoutClass: NodePublishVolume of a volume without limits does what it does in a driver that limits nothing, to the number of
-// allocations: each file that it reads or checks would be one more.
+// allocations: each file that it reads or checks would be one more. The runtime's own allocations count, too, so that the least of some counts is compared.
 func TestPublishWithoutClass(t *testing.T) {
 	n := newLimitedNode(t)
 	n.fake.volume.Limits = lvm.Limits{}
@@ -406,11 +407,15 @@ func TestPublishWithoutClass(t *testing.T) {
 	allocations := func(s *Server) float64 {
 		must(t, errors.Join((&limitedNode{s, t, n.fake, n.tree}).publishAt(pathOf(podOne))))
 		r := request(target(pathOf(podOne)))
-		return testing.AllocsPerRun(100, func() {
-			if _, err := s.NodePublishVolume(t.Context(), r); err != nil {
-				t.Fatal(err)
-			}
-		})
+		least := math.Inf(1)
+		for range 100 {
+			least = min(least, testing.AllocsPerRun(1, func() {
+				if _, err := s.NodePublishVolume(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}))
+		}
+		return least
 	}
 	n.fake.lookups = 0
 	without, with := allocations(n.fake.server()), allocations(n.Server)
