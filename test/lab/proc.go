@@ -26,7 +26,7 @@ type process struct {
 	pid     int
 	session int    // its session's number, which is the pid of the session's leader
 	start   uint64 // clock ticks after boot (proc(5), stat field 22): with the pid, unique
-	zombie  bool
+	zombie  bool   // it has ended, with all its threads, and waits for its parent
 }
 
 // startDaemon starts d in the lab's network namespace, in its own session, with its output in the log folder, and records it. If
@@ -248,7 +248,10 @@ func parseStat(line string) (process, error) {
 	pid, err1 := strconv.Atoi(strings.TrimSpace(line[:open]))
 	session, err2 := strconv.Atoi(rest[3])
 	start, err3 := strconv.ParseUint(rest[19], 10, 64)
-	return process{pid, session, start, rest[0] == "Z" || rest[0] == "X"}, errors.Join(err1, err2, err3)
+	threads, err4 := strconv.Atoi(rest[17])
+	// The kernel shows a process whose first thread has ended as a zombie while another one still writes to a disk.
+	ended := (rest[0] == "Z" || rest[0] == "X") && threads <= 1
+	return process{pid, session, start, ended}, errors.Join(err1, err2, err3, err4)
 }
 
 // ignoreMissing returns nil for fs.ErrNotExist.

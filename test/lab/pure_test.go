@@ -42,6 +42,7 @@ func TestParseStat(t *testing.T) {
 		"plain":          {"42 (sh) S" + tail, process{42, 88, 4242, false}},
 		"name with ) (":  {"42 (a) R 1 (b) S" + tail, process{42, 88, 4242, false}},
 		"zombie":         {"42 (linux.uml) Z" + tail, process{42, 88, 4242, true}},
+		"other threads":  {"42 (linux.uml) Z" + strings.Replace(tail, " 20 0 1 0 ", " 20 0 2 0 ", 1), process{42, 88, 4242, false}},
 		"stopped by us":  {"42 (linux.uml) t" + tail, process{42, 88, 4242, false}},
 		"being released": {"42 (x) X" + tail, process{42, 88, 4242, true}},
 	} {
