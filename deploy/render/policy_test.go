@@ -8,6 +8,7 @@ import (
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -29,7 +30,8 @@ type request struct {
 	user        string // "" is the driver's account
 	sub         string // subresource
 	before, now runtime.Object
-	refused     string // "" is admitted, else a part of the message
+	params      runtime.Object // what the policy's binding selects; nil: nothing
+	refused     string         // "" is admitted, else a part of the message
 }
 
 // mayOnly begins every refusal but that of a token without a node.
@@ -38,71 +40,55 @@ const mayOnly = "node-1 may "
 // TestNodeRestriction runs the shipped policy in the API server's own engine over
 // what the driver and its sidecars write, and over what a stolen token would try.
 func TestNodeRestriction(t *testing.T) {
-	policy := shippedPolicy(t, "nodelvm-node-restriction")
+	expectAnswers(t, shippedPolicy(t, "nodelvm-node-restriction"), volumeRequests(), claimRequests(), snapshotRequests(), groupSnapshotRequests(), otherRequests())
+}
+
+// expectAnswers runs a policy over requests.
+func expectAnswers(t *testing.T, policy *admissionregistration.ValidatingAdmissionPolicy, requests ...[]request) {
+	t.Helper()
 	validator := compile(t, policy)
-	for _, r := range slices.Concat(volumeRequests(), claimRequests(), snapshotRequests(), groupSnapshotRequests(), otherRequests()) {
+	for _, r := range slices.Concat(requests...) {
 		t.Run(r.name, func(t *testing.T) {
 			attributes := attributesOf(t, r)
 			if !ruleMatches(policy, attributes) {
 				t.Fatalf("no rule of the policy matches %s of %s", attributes.GetOperation(), attributes.GetResource())
 			}
-			expectDenied(t, denials(t, validator, attributes, nil), r.refused)
+			switch denied := denials(t, validator, attributes, r.params); {
+			case r.refused == "" && denied != "":
+				t.Errorf("refused: %s", denied)
+			case r.refused != "" && !strings.Contains(denied, r.refused):
+				t.Errorf("answer %q, want a refusal that says %q", denied, r.refused)
+			}
 		})
-	}
-}
-
-// expectDenied compares a policy's answer with the part of a refusal that is wanted; "": admitted.
-func expectDenied(t *testing.T, denied, refused string) {
-	t.Helper()
-	switch {
-	case refused == "" && denied != "":
-		t.Errorf("refused: %s", denied)
-	case refused != "" && !strings.Contains(denied, refused):
-		t.Errorf("answer %q, want a refusal that says %q", denied, refused)
 	}
 }
 
 // TestVolumeClass: a node creates volumes of the driver's classes, with what the class says.
 func TestVolumeClass(t *testing.T) {
-	policy := shippedPolicy(t, "nodelvm-volume-class")
-	validator := compile(t, policy)
-	class := func(change func(*storage.StorageClass)) *storage.StorageClass {
-		retain := core.PersistentVolumeReclaimDelete
-		c := &storage.StorageClass{Provisioner: "nodelvm.io", MountOptions: []string{"noatime"}, ReclaimPolicy: &retain,
-			Parameters: map[string]string{"volumeGroup": "vg", "csi.storage.k8s.io/fstype": "xfs"}}
-		c.Name = "local"
-		change(c)
-		return c
-	}
+	local := classNamed("local", "nodelvm.io")
 	block := but(func(pv *core.PersistentVolume) {
 		mode := core.PersistentVolumeBlock
 		pv.Spec.VolumeMode, pv.Spec.CSI.FSType = &mode, ""
 	})
 	const differs = "are those of its storage class local"
-	for _, r := range []struct {
-		name    string
-		pv      *core.PersistentVolume
-		class   func(*storage.StorageClass)
-		refused string
-	}{
-		{"as the class says", volume("node-1"), func(*storage.StorageClass) {}, ""},
-		{"a raw block volume", block, func(*storage.StorageClass) {}, ""},
-		{"a class without details", but(func(pv *core.PersistentVolume) { pv.Spec.MountOptions, pv.Spec.CSI.FSType = nil, "" }),
-			func(c *storage.StorageClass) { c.MountOptions, c.ReclaimPolicy, c.Parameters = nil, nil, nil }, ""},
-		{"other classes do not matter", volume("node-1"), func(c *storage.StorageClass) { c.Name, c.Provisioner = "other", "other.io" }, ""},
-		{"another driver's class", volume("node-1"), func(c *storage.StorageClass) { c.Provisioner = "other.io" }, "whose provisioner is other.io"},
-		{"other mount options", but(func(pv *core.PersistentVolume) { pv.Spec.MountOptions = []string{"dev"} }), func(*storage.StorageClass) {}, differs},
-		{"another reclaim policy", retained("node-1"), func(*storage.StorageClass) {}, differs},
-		{"another file system", but(func(pv *core.PersistentVolume) { pv.Spec.CSI.FSType = "ext4" }), func(*storage.StorageClass) {}, differs},
-	} {
-		t.Run(r.name, func(t *testing.T) {
-			attributes := attributesOf(t, request{now: r.pv})
-			if !ruleMatches(policy, attributes) {
-				t.Fatal("no rule of the policy matches the creation of a volume")
-			}
-			expectDenied(t, denials(t, validator, attributes, class(r.class)), r.refused)
-		})
-	}
+	expectAnswers(t, shippedPolicy(t, "nodelvm-volume-class"), []request{
+		{name: "as the class says", now: volume("node-1"), params: local},
+		{name: "a raw block volume", now: block, params: local},
+		{name: "a class without details", now: but(func(pv *core.PersistentVolume) { pv.Spec.MountOptions, pv.Spec.CSI.FSType = nil, "" }),
+			params: &storage.StorageClass{ObjectMeta: local.ObjectMeta, Provisioner: "nodelvm.io"}},
+		{name: "other classes do not matter", now: volume("node-1"), params: classNamed("other", "other.io")},
+		{name: "another driver's class", now: volume("node-1"), params: classNamed("local", "other.io"), refused: "whose provisioner is other.io"},
+		{name: "other mount options", now: mounted("dev", volume("node-1")), params: local, refused: differs},
+		{name: "another reclaim policy", now: retained("node-1"), params: local, refused: differs},
+		{name: "another file system", now: but(func(pv *core.PersistentVolume) { pv.Spec.CSI.FSType = "ext4" }), params: local, refused: differs},
+	})
+}
+
+// classNamed is a class with all that a volume's class may say.
+func classNamed(name, provisioner string) *storage.StorageClass {
+	deletes := core.PersistentVolumeReclaimDelete
+	return &storage.StorageClass{ObjectMeta: meta.ObjectMeta{Name: name}, Provisioner: provisioner, MountOptions: []string{"noatime"}, ReclaimPolicy: &deletes,
+		Parameters: map[string]string{"volumeGroup": "vg", "csi.storage.k8s.io/fstype": "xfs"}}
 }
 
 // shippedPolicy reads a policy from the plain manifest and checks what the validator does not see.

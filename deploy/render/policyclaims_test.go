@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	core "k8s.io/api/core/v1"
-	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -14,8 +13,6 @@ const provisioner = "volume.kubernetes.io/storage-provisioner"
 // TestClaimsOfOtherClasses: a node writes only claims and capacities of the driver's classes, and claims without one. It protects the
 // source of a clone whatever its class.
 func TestClaimsOfOtherClasses(t *testing.T) {
-	policy := shippedPolicy(t, "nodelvm-volume-class")
-	validator := compile(t, policy)
 	local := func(pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
 		class := "local"
 		pvc.Spec.StorageClassName = &class
@@ -24,46 +21,31 @@ func TestClaimsOfOtherClasses(t *testing.T) {
 	beta := func(class string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
 		return annotated("volume.beta.kubernetes.io/storage-class", class, pvc)
 	}
-	const ours, others, refused = "nodelvm.io", "other.io", "whose provisioner is other.io"
-	expansion := request{sub: "status", before: local(bound("")), now: growing(local(bound("")))}
-	for _, r := range []struct {
-		name, class, by, refused string
-		request
-	}{
-		{"note an expansion", "local", ours, "", expansion},
-		{"note an expansion on another driver's claim", "local", others, refused, expansion},
-		{"other classes do not matter", "other", others, "", expansion},
-		{"note an expansion of a claim without a class", "local", others, "", request{sub: "status", before: bound(""), now: growing(bound(""))}},
-		{"give its claim back", "local", ours, "", request{before: local(claim("node-1")), now: local(claim(""))}},
-		{"give another driver's claim back", "local", others, refused, request{before: local(claim("node-1")), now: local(claim(""))}},
-		{"take a copy", "local", ours, "", request{before: copying("VolumeSnapshot", local(claim(""))), now: copying("VolumeSnapshot", local(claim("node-1")))}},
-		{"take another driver's copy", "local", others, refused, request{before: copying("VolumeSnapshot", local(claim(""))), now: copying("VolumeSnapshot", local(claim("node-1")))}},
-		{"take another driver's copy by the old annotation", "local", others, refused, request{before: beta("local", copying("VolumeSnapshot", claim(""))), now: beta("local", copying("VolumeSnapshot", claim("node-1")))}},
-		{"take a copy by the old annotation, whose field says otherwise", "local", others, "", request{before: beta("ours", copying("VolumeSnapshot", local(claim("")))), now: beta("ours", copying("VolumeSnapshot", local(claim("node-1"))))}},
-		{"publish its capacity", "local", ours, "", request{now: capacity("node-1")}},
-		{"publish capacity for another driver's class", "local", others, refused, request{now: capacity("node-1")}},
-		{"update what it published for another driver's class", "local", others, refused, request{before: capacity("node-1"), now: capacity("node-1")}},
-		{"publish its capacity beside another driver's class", "other", others, "", request{now: capacity("node-1")}},
-		{"protect the source of a copy", "local", others, "", request{before: local(bound("")), now: finalized(cloning, local(bound("")))}},
-		{"protect, and annotate", "local", others, refused, request{before: local(bound("")), now: annotated("a", "b", finalized(cloning, local(bound(""))))}},
-		{"protect by way of the status", "local", others, refused, request{sub: "status", before: local(bound("")), now: finalized(cloning, local(bound("")))}},
-	} {
-		t.Run(r.name, func(t *testing.T) {
-			attributes := attributesOf(t, r.request)
-			if !ruleMatches(policy, attributes) {
-				t.Fatal("no rule of the policy matches the request")
-			}
-			class := &storage.StorageClass{Provisioner: r.by}
-			class.Name = r.class
-			expectDenied(t, denials(t, validator, attributes, class), r.refused)
-		})
-	}
+	const refused = "whose provisioner is other.io"
+	ours, others, beside := classNamed("local", "nodelvm.io"), classNamed("local", "other.io"), classNamed("other", "other.io")
+	expectAnswers(t, shippedPolicy(t, "nodelvm-volume-class"), []request{
+		{name: "note an expansion", sub: "status", before: local(bound("")), now: growing(local(bound(""))), params: ours},
+		{name: "note an expansion on another driver's claim", sub: "status", before: local(bound("")), now: growing(local(bound(""))), params: others, refused: refused},
+		{name: "other classes do not matter", sub: "status", before: local(bound("")), now: growing(local(bound(""))), params: beside},
+		{name: "note an expansion of a claim without a class", sub: "status", before: bound(""), now: growing(bound("")), params: others},
+		{name: "give its claim back", before: local(claim("node-1")), now: local(claim("")), params: ours},
+		{name: "give another driver's claim back", before: local(claim("node-1")), now: local(claim("")), params: others, refused: refused},
+		{name: "take a copy", before: copying("VolumeSnapshot", local(claim(""))), now: copying("VolumeSnapshot", local(claim("node-1"))), params: ours},
+		{name: "take another driver's copy", before: copying("VolumeSnapshot", local(claim(""))), now: copying("VolumeSnapshot", local(claim("node-1"))), params: others, refused: refused},
+		{name: "take another driver's copy by the old annotation", before: beta("local", copying("VolumeSnapshot", claim(""))), now: beta("local", copying("VolumeSnapshot", claim("node-1"))), params: others, refused: refused},
+		{name: "take a copy by the old annotation, whose field says otherwise", before: beta("ours", copying("VolumeSnapshot", local(claim("")))), now: beta("ours", copying("VolumeSnapshot", local(claim("node-1")))), params: others},
+		{name: "publish its capacity", now: capacity("node-1"), params: ours},
+		{name: "publish capacity for another driver's class", now: capacity("node-1"), params: others, refused: refused},
+		{name: "update what it published for another driver's class", before: capacity("node-1"), now: capacity("node-1"), params: others, refused: refused},
+		{name: "publish its capacity beside another driver's class", now: capacity("node-1"), params: beside},
+		{name: "protect the source of a copy", before: local(bound("")), now: finalized(cloning, local(bound(""))), params: others},
+		{name: "protect, and annotate", before: local(bound("")), now: annotated("a", "b", finalized(cloning, local(bound("")))), params: others, refused: refused},
+		{name: "protect by way of the status", sub: "status", before: local(bound("")), now: finalized(cloning, local(bound(""))), params: others, refused: refused},
+	})
 }
 
 // TestClassField: whoever creates it, a claim of a class of the driver has the class in its spec. The policy ignores other drivers' claims.
 func TestClassField(t *testing.T) {
-	policy := shippedPolicy(t, "nodelvm-class-field")
-	validator := compile(t, policy)
 	of := func(class string, pvc *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
 		pvc.Spec.StorageClassName = &class
 		return pvc
@@ -75,31 +57,21 @@ func TestClassField(t *testing.T) {
 		pvc.Spec.VolumeName = "pv"
 		return pvc
 	}
-	for _, r := range []struct {
-		name    string
-		claim   *core.PersistentVolumeClaim
-		by      string
-		refused string
-	}{
-		{"in the spec", of("local", claim("")), "nodelvm.io", ""},
-		{"no class", claim(""), "nodelvm.io", ""},
-		{"in the annotation alone", old("local"), "nodelvm.io", "write the class local in spec.storageClassName"},
-		{"in both", of("local", old("local")), "nodelvm.io", ""},
-		{"an empty class in the spec", of("", old("local")), "nodelvm.io", ""},
-		{"another class in the annotation", old("other"), "nodelvm.io", ""},
-		{"another driver's class in the annotation", old("local"), "other.io", ""},
-		{"a volume's name and the annotation alone", bound(old("local")), "nodelvm.io", ""},
-	} {
-		t.Run(r.name, func(t *testing.T) {
-			attributes := attributesOf(t, request{user: "system:serviceaccount:demo:tenant", node: "-", now: r.claim})
-			if !ruleMatches(policy, attributes) {
-				t.Fatal("no rule of the policy matches the creation of a claim")
-			}
-			class := &storage.StorageClass{Provisioner: r.by}
-			class.Name = "local"
-			expectDenied(t, denials(t, validator, attributes, class), r.refused)
-		})
+	ours := classNamed("local", "nodelvm.io")
+	requests := []request{
+		{name: "in the spec", now: of("local", claim("")), params: ours},
+		{name: "no class", now: claim(""), params: ours},
+		{name: "in the annotation alone", now: old("local"), params: ours, refused: "write the class local in spec.storageClassName"},
+		{name: "in both", now: of("local", old("local")), params: ours},
+		{name: "an empty class in the spec", now: of("", old("local")), params: ours},
+		{name: "another class in the annotation", now: old("other"), params: ours},
+		{name: "another driver's class in the annotation", now: old("local"), params: classNamed("local", "other.io")},
+		{name: "a volume's name and the annotation alone", now: bound(old("local")), params: ours},
 	}
+	for i := range requests {
+		requests[i].user, requests[i].node = "system:serviceaccount:demo:tenant", "-"
+	}
+	expectAnswers(t, shippedPolicy(t, "nodelvm-class-field"), requests)
 }
 
 // claimRequests are what is written of PersistentVolumeClaims.

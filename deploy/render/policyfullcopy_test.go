@@ -1,9 +1,7 @@
 package main
 
 import (
-	"slices"
 	"strings"
-	"testing"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,22 +11,6 @@ const (
 	copyKey   = "nodelvm.io/copy-key"
 	copyOffer = "nodelvm.io/copy-offer"
 )
-
-// TestNodeRestrictionFullCopies: with move.enabled the policy admits the requests of a full copy, and everything else as without it.
-func TestNodeRestrictionFullCopies(t *testing.T) {
-	validator := compile(t, policyIn(t, renderWith(t, withMoves), "nodelvm-node-restriction"))
-	off := compile(t, shippedPolicy(t, "nodelvm-node-restriction"))
-	for _, r := range slices.Concat(claimRequests(), snapshotRequests(), volumeRequests(), copyRequests()) {
-		t.Run(r.name, func(t *testing.T) {
-			expectDenied(t, denials(t, validator, attributesOf(t, r), nil), r.refused)
-		})
-	}
-	for _, r := range copyRequests() {
-		if r.refused == "" && denials(t, off, attributesOf(t, r), nil) == "" {
-			t.Errorf("without move.enabled a node may %s", r.name)
-		}
-	}
-}
 
 // copyRequests are those of a full copy from or to node-1.
 func copyRequests() []request {

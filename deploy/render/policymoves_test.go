@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	core "k8s.io/api/core/v1"
-	storage "k8s.io/api/storage/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -27,47 +26,28 @@ const (
 // withMoves are the values with moves between nodes.
 var withMoves = map[string]any{"move": map[string]any{"enabled": true}}
 
-// TestNodeRestrictionMoves: with move.enabled the policy admits the requests of a move, and everything else as without it.
+// TestNodeRestrictionMoves: with move.enabled the policy admits the requests of a move and of a full copy, and everything else as without it.
 func TestNodeRestrictionMoves(t *testing.T) {
-	policy := policyIn(t, renderWith(t, withMoves), "nodelvm-node-restriction")
-	validator := compile(t, policy)
-	off := compile(t, shippedPolicy(t, "nodelvm-node-restriction"))
-	for _, r := range slices.Concat(volumeRequests(), claimRequests(), snapshotRequests(), otherRequests(), moveRequests()) {
-		t.Run(r.name, func(t *testing.T) {
-			expectDenied(t, denials(t, validator, attributesOf(t, r), nil), r.refused)
-		})
+	expectAnswers(t, policyIn(t, renderWith(t, withMoves), "nodelvm-node-restriction"),
+		volumeRequests(), claimRequests(), snapshotRequests(), otherRequests(), moveRequests(), copyRequests())
+	wanted := slices.DeleteFunc(append(moveRequests(), copyRequests()...), func(r request) bool { return r.refused != "" })
+	for i := range wanted {
+		wanted[i].refused = mayOnly
 	}
-	for _, r := range moveRequests() {
-		if r.refused == "" && denials(t, off, attributesOf(t, r), nil) == "" {
-			t.Errorf("without move.enabled a node may %s", r.name)
-		}
-	}
+	t.Run("off", func(t *testing.T) { expectAnswers(t, shippedPolicy(t, "nodelvm-node-restriction"), wanted) })
 }
 
 // TestVolumeClassMoves: a volume that moves is retained, and its record has the policy of the class, or Retain.
 func TestVolumeClassMoves(t *testing.T) {
-	policy := policyIn(t, renderWith(t, withMoves), "nodelvm-volume-class")
-	validator := compile(t, policy)
-	deletes := core.PersistentVolumeReclaimDelete
-	class := &storage.StorageClass{Provisioner: "nodelvm.io", MountOptions: []string{"noatime"}, ReclaimPolicy: &deletes, Parameters: map[string]string{"csi.storage.k8s.io/fstype": "xfs"}}
-	class.Name = "local"
-	for _, r := range []struct {
-		name    string
-		pv      *core.PersistentVolume
-		refused bool
-	}{
-		{"of the class's policy", recorded(ofDeleted, retained("node-1")), false},
-		{"of an admin's policy", recorded(ofRetained, retained("node-1")), false},
-		{"without a record", retained("node-1"), true},
-		{"of another policy", recorded(`{"policy":"Recycle"}`, retained("node-1")), true},
-		{"with other mount options", recorded(ofDeleted, mounted("dev", retained("node-1"))), true},
-	} {
-		t.Run(r.name, func(t *testing.T) {
-			if denied := denials(t, validator, attributesOf(t, request{now: r.pv}), class); (denied != "") != r.refused {
-				t.Errorf("answer %q", denied)
-			}
-		})
-	}
+	class := classNamed("local", "nodelvm.io")
+	const differs = "are those of its storage class local"
+	expectAnswers(t, policyIn(t, renderWith(t, withMoves), "nodelvm-volume-class"), []request{
+		{name: "of the class's policy", now: recorded(ofDeleted, retained("node-1")), params: class},
+		{name: "of an admin's policy", now: recorded(ofRetained, retained("node-1")), params: class},
+		{name: "without a record", now: retained("node-1"), params: class, refused: differs},
+		{name: "of another policy", now: recorded(`{"policy":"Recycle"}`, retained("node-1")), params: class, refused: differs},
+		{name: "with other mount options", now: recorded(ofDeleted, mounted("dev", retained("node-1"))), params: class, refused: differs},
+	})
 }
 
 // moveRequests are those of a move from or to node-1.

@@ -5,6 +5,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const secretPrefix = "csi.storage.k8s.io/node-"
@@ -48,10 +49,9 @@ func TestKeysOfEncryptedVolumes(t *testing.T) {
 		"storageClasses": []any{map[string]any{"name": "secret", "parameters": parameters},
 			map[string]any{"name": "local", "parameters": map[string]any{"volumeGroup": "vg"}}},
 	})
-	validator := compile(t, policyIn(t, docs, "nodelvm-node-restriction"))
 	other := &core.SecretReference{Name: "root", Namespace: "kube-system"}
 	const refused = "no volume that refers to a Secret"
-	for _, r := range []request{
+	expectAnswers(t, policyIn(t, docs, "nodelvm-node-restriction"), []request{
 		{name: "of the chart's class", now: encrypted("secret", "data-key", "demo")},
 		{name: "of a class that was made by hand", now: encrypted("by-hand", "data-key", "demo")},
 		{name: "of a claim with another UID", now: ofClaim("bank", "app", encrypted("secret", "app-key", "bank"))},
@@ -61,56 +61,43 @@ func TestKeysOfEncryptedVolumes(t *testing.T) {
 		{name: "for publishing", now: encrypted("secret", "data-key", "demo", func(c *core.CSIPersistentVolumeSource) { c.NodePublishSecretRef = other }), refused: refused},
 		{name: "for the controller", now: encrypted("secret", "data-key", "demo", func(c *core.CSIPersistentVolumeSource) { c.ControllerExpandSecretRef = other }), refused: refused},
 		{name: "added later", before: volume("node-1"), now: encrypted("secret", "data-key", "demo"), refused: mayOnly},
-	} {
-		t.Run(r.name, func(t *testing.T) {
-			expectDenied(t, denials(t, validator, attributesOf(t, r), nil), r.refused)
-		})
-	}
+	})
 }
 
 // TestSecretsAreThoseOfTheClass: the references of a volume are exactly what csi-provisioner makes of the class's parameters.
 func TestSecretsAreThoseOfTheClass(t *testing.T) {
-	validator := compile(t, shippedPolicy(t, "nodelvm-volume-class"))
 	const differs = "are those of its storage class secret"
 	plain := map[string]string{"volumeGroup": "vg", "csi.storage.k8s.io/fstype": "xfs"}
 	noSecrets := func(c *core.CSIPersistentVolumeSource) { c.NodeStageSecretRef, c.NodeExpandSecretRef = nil, nil }
 	noStage := encryptedParameters("key", "keys")
 	delete(noStage, secretPrefix+"stage-secret-name")
 	delete(noStage, secretPrefix+"stage-secret-namespace")
-	for _, r := range []struct {
-		name       string
-		parameters map[string]string
-		pv         *core.PersistentVolume
-		refused    string
-	}{
-		{"one for each claim", encryptedParameters("${pvc.name}-key", "${pvc.namespace}"), encrypted("secret", "data-key", "demo"), ""},
-		{"one for each volume", encryptedParameters("key-${pv.name}", "keys"), encrypted("secret", "key-"+volumeName, "keys"), ""},
-		{"one for each namespace", encryptedParameters("disk-key", "${pvc.namespace}"), encrypted("secret", "disk-key", "demo"), ""},
-		{"one for the class", encryptedParameters("key", "keys"), encrypted("secret", "key", "keys"), ""},
-		{"only for expansion", noStage, encrypted("secret", "key", "keys", func(c *core.CSIPersistentVolumeSource) { c.NodeStageSecretRef = nil }), ""},
-		// Kubernetes then lets this node's kubelet read it, if a pod of the node uses that claim (docs/explanation/security.md).
-		{"that of a claim with another UID", encryptedParameters("${pvc.name}-key", "${pvc.namespace}"), ofClaim("bank", "app", encrypted("secret", "app-key", "bank")), ""},
-		{"that of a whole namespace, by such a claim", encryptedParameters("disk-key", "${pvc.namespace}"), ofClaim("bank", "app", encrypted("secret", "disk-key", "bank")), ""},
-		{"another volume's, by such a claim", encryptedParameters("key-${pv.name}", "${pvc.namespace}"), ofClaim("bank", "app", encrypted("secret", "key-pvc-of-another", "bank")), differs},
-		{"another name", encryptedParameters("${pvc.name}-key", "${pvc.namespace}"), encrypted("secret", "root", "demo"), differs},
-		{"another claim's", encryptedParameters("${pvc.name}-key", "${pvc.namespace}"), encrypted("secret", "other-key", "demo"), differs},
-		{"another namespace", encryptedParameters("${pvc.name}-key", "${pvc.namespace}"), encrypted("secret", "data-key", "kube-system"), differs},
-		{"another one for expansion", encryptedParameters("key", "keys"), encrypted("secret", "key", "keys", func(c *core.CSIPersistentVolumeSource) {
-			c.NodeExpandSecretRef.Name = "root"
-		}), differs},
-		{"the template itself", encryptedParameters("${pvc.annotations['key']}", "keys"), encrypted("secret", "root", "keys"), differs},
-		{"none", encryptedParameters("key", "keys"), encrypted("secret", "", "", noSecrets), differs},
-		{"a class without encryption", plain, encrypted("secret", "key", "keys"), differs},
-		{"a Secret without encryption", plain, encrypted("secret", "key", "keys", func(c *core.CSIPersistentVolumeSource) { delete(c.VolumeAttributes, "nodelvm.io/encryption") }), differs},
-		{"the class's Secrets without encryption", encryptedParameters("key", "keys"), encrypted("secret", "key", "keys", func(c *core.CSIPersistentVolumeSource) {
-			delete(c.VolumeAttributes, "nodelvm.io/encryption")
-		}), differs},
-		{"no encryption, and no Secret", plain, encrypted("secret", "", "", noSecrets, func(c *core.CSIPersistentVolumeSource) { delete(c.VolumeAttributes, "nodelvm.io/encryption") }), ""},
-	} {
-		t.Run(r.name, func(t *testing.T) {
-			class := &storage.StorageClass{Provisioner: "nodelvm.io", MountOptions: []string{"noatime"}, Parameters: r.parameters}
-			class.Name = "secret"
-			expectDenied(t, denials(t, validator, attributesOf(t, request{now: r.pv}), class), r.refused)
-		})
+	class := func(parameters map[string]string) *storage.StorageClass {
+		return &storage.StorageClass{ObjectMeta: meta.ObjectMeta{Name: "secret"}, Provisioner: "nodelvm.io", MountOptions: []string{"noatime"}, Parameters: parameters}
 	}
+	expectAnswers(t, shippedPolicy(t, "nodelvm-volume-class"), []request{
+		{name: "one for each claim", params: class(encryptedParameters("${pvc.name}-key", "${pvc.namespace}")), now: encrypted("secret", "data-key", "demo")},
+		{name: "one for each volume", params: class(encryptedParameters("key-${pv.name}", "keys")), now: encrypted("secret", "key-"+volumeName, "keys")},
+		{name: "one for each namespace", params: class(encryptedParameters("disk-key", "${pvc.namespace}")), now: encrypted("secret", "disk-key", "demo")},
+		{name: "one for the class", params: class(encryptedParameters("key", "keys")), now: encrypted("secret", "key", "keys")},
+		{name: "only for expansion", params: class(noStage), now: encrypted("secret", "key", "keys", func(c *core.CSIPersistentVolumeSource) { c.NodeStageSecretRef = nil })},
+		// Kubernetes then lets this node's kubelet read it, if a pod of the node uses that claim (docs/explanation/security.md).
+		{name: "that of a claim with another UID", params: class(encryptedParameters("${pvc.name}-key", "${pvc.namespace}")), now: ofClaim("bank", "app", encrypted("secret", "app-key", "bank"))},
+		{name: "that of a whole namespace, by such a claim", params: class(encryptedParameters("disk-key", "${pvc.namespace}")), now: ofClaim("bank", "app", encrypted("secret", "disk-key", "bank"))},
+		{name: "another volume's, by such a claim", params: class(encryptedParameters("key-${pv.name}", "${pvc.namespace}")), now: ofClaim("bank", "app", encrypted("secret", "key-pvc-of-another", "bank")), refused: differs},
+		{name: "another name", params: class(encryptedParameters("${pvc.name}-key", "${pvc.namespace}")), now: encrypted("secret", "root", "demo"), refused: differs},
+		{name: "another claim's", params: class(encryptedParameters("${pvc.name}-key", "${pvc.namespace}")), now: encrypted("secret", "other-key", "demo"), refused: differs},
+		{name: "another namespace", params: class(encryptedParameters("${pvc.name}-key", "${pvc.namespace}")), now: encrypted("secret", "data-key", "kube-system"), refused: differs},
+		{name: "another one for expansion", params: class(encryptedParameters("key", "keys")), now: encrypted("secret", "key", "keys", func(c *core.CSIPersistentVolumeSource) {
+			c.NodeExpandSecretRef.Name = "root"
+		}), refused: differs},
+		{name: "the template itself", params: class(encryptedParameters("${pvc.annotations['key']}", "keys")), now: encrypted("secret", "root", "keys"), refused: differs},
+		{name: "none", params: class(encryptedParameters("key", "keys")), now: encrypted("secret", "", "", noSecrets), refused: differs},
+		{name: "a class without encryption", params: class(plain), now: encrypted("secret", "key", "keys"), refused: differs},
+		{name: "a Secret without encryption", params: class(plain), now: encrypted("secret", "key", "keys", func(c *core.CSIPersistentVolumeSource) { delete(c.VolumeAttributes, "nodelvm.io/encryption") }), refused: differs},
+		{name: "the class's Secrets without encryption", params: class(encryptedParameters("key", "keys")), now: encrypted("secret", "key", "keys", func(c *core.CSIPersistentVolumeSource) {
+			delete(c.VolumeAttributes, "nodelvm.io/encryption")
+		}), refused: differs},
+		{name: "no encryption, and no Secret", params: class(plain), now: encrypted("secret", "", "", noSecrets, func(c *core.CSIPersistentVolumeSource) { delete(c.VolumeAttributes, "nodelvm.io/encryption") })},
+	})
 }

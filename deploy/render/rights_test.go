@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestAccountsGetNoFurther: neither account can read a Secret, run a pod, get another account's token, or give rights to any account.
+// TestAccountsGetNoFurther: neither account can read a Secret, run a pod, get another account's token, change a class, or give rights to any account.
 func TestAccountsGetNoFurther(t *testing.T) {
-	reads := []string{"get", "list", "watch"}
+	writes := func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) }
 	rules := 0
 	for account, docs := range map[string][]document{"nodelvm": shipped(t), "nodelvm-controller": splitController(t)} {
 		for _, rule := range rulesOf(t, docs, account) {
@@ -26,11 +26,11 @@ func TestAccountsGetNoFurther(t *testing.T) {
 			}
 			for _, resource := range rule.Resources {
 				switch kind, sub, _ := strings.Cut(resource, "/"); {
-				case kind == "secrets" || kind == "serviceaccounts" || slices.Contains(rule.APIGroups, rbac.GroupName):
-					t.Errorf("%s has the verbs %q on %s", account, rule.Verbs, resource)
-				case kind == "pods" && (sub != "" || slices.ContainsFunc(rule.Verbs, func(v string) bool {
-					return !slices.Contains(reads, v) && (v != "delete" || account != "nodelvm-controller")
-				})):
+				case kind == "secrets" || kind == "serviceaccounts" || slices.Contains(rule.APIGroups, rbac.GroupName),
+					strings.HasSuffix(kind, "classes") && slices.ContainsFunc(rule.Verbs, writes),
+					kind == "pods" && (sub != "" || slices.ContainsFunc(rule.Verbs, func(v string) bool {
+						return writes(v) && (v != "delete" || account != "nodelvm-controller")
+					})):
 					t.Errorf("%s has the verbs %q on %s", account, rule.Verbs, resource)
 				}
 			}
