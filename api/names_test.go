@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // TestPolicyAdmitsNames: the admission policy refuses every annotation, label and volume attribute that it does not list, so it
@@ -65,9 +66,7 @@ func TestNamesOfTheDriver(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
 	if named < 20 {
 		t.Errorf("only %d names were found", named)
@@ -78,9 +77,7 @@ func TestNamesOfTheDriver(t *testing.T) {
 func constants(t *testing.T) (values []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "names.go", nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	ast.Inspect(file, func(n ast.Node) bool {
 		if lit, ok := n.(*ast.BasicLit); ok {
 			if value, err := strconv.Unquote(lit.Value); err == nil {
@@ -95,8 +92,6 @@ func constants(t *testing.T) (values []string) {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return string(text)
 }

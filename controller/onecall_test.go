@@ -20,7 +20,5 @@ func TestOneCreateVolume(t *testing.T) {
 	if os.Getenv("WITHOUT_CALL") != "" {
 		return
 	}
-	if _, err := s.CreateVolume(t.Context(), req); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, s, req)
 }

@@ -180,9 +180,7 @@ func TestWithheldCapacityReturnsEarly(t *testing.T) {
 		"the claims are bound elsewhere": func(_ *testing.T, _ *Server, pod *cluster, _ *csi.Volume) { pod.gone = true },
 		"one claim is given up, and the other fits": func(t *testing.T, s *Server, pod *cluster, _ *csi.Volume) {
 			pod.claims = []api.PodClaim{a}
-			if _, err := pod.create(t, s, a); err != nil {
-				t.Fatal(err)
-			}
+			mustCreate(t, s, requestOf(a, "shop"))
 			pod.claims = []api.PodClaim{a, b}
 		},
 	} {
@@ -211,16 +209,12 @@ func TestWithheldCapacityReturnsEarly(t *testing.T) {
 func TestPodClaimsThatFit(t *testing.T) {
 	a, b := claim("a", 25*lvm.GiB, "vg-nvme"), claim("b", 14*lvm.GiB, "vg-nvme")
 	b.Node = "" // the scheduler writes one annotation after the other
-	s, pod, _ := newPod(t, a, b)
-	if _, err := pod.create(t, s, a); err != nil {
-		t.Fatal(err)
-	}
+	s, _, _ := newPod(t, a, b)
+	mustCreate(t, s, requestOf(a, "shop"))
 	if room := published(t, s, "vg-nvme"); room >= 2*lvm.GiB {
 		t.Errorf("%s are published: the peer's room is not kept", room)
 	}
-	if _, err := pod.create(t, s, b); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, s, requestOf(b, "shop"))
 	if n := volumesOf(t, s); n != 2 {
 		t.Errorf("%d volumes, want 2", n)
 	}
@@ -328,9 +322,7 @@ func TestPeerBoundByOthers(t *testing.T) {
 	filled := api.PodClaim{Name: "filled", UID: "filled-uid", Node: "node-1", ByOthers: true, Size: int64(30 * lvm.GiB), AccessModes: a.AccessModes, Parameters: a.Parameters}
 	s, pod, _ := newPod(t, a, filled)
 	before := published(t, s, "vg-nvme")
-	if _, err := pod.create(t, s, a); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, s, requestOf(a, "shop"))
 	if room := published(t, s, "vg-nvme"); before-room > 26*lvm.GiB {
 		t.Errorf("%s are published after %s: the filled claim reserves capacity", room, before)
 	}
@@ -422,13 +414,9 @@ func TestBoundPeerWithoutCapacityForTheRest(t *testing.T) {
 	for _, bound := range []bool{true, false} { // whether Kubernetes knows of the first volume yet
 		a, b := claim("a", 25*lvm.GiB, "vg-nvme"), claim("b", 10*lvm.GiB, "vg-nvme")
 		s, pod, _ := newPod(t, a)
-		if _, err := pod.create(t, s, a); err != nil {
-			t.Fatal(err)
-		}
+		mustCreate(t, s, requestOf(a, "shop"))
 		pod.claims = nil
-		if _, err := pod.create(t, s, claim("stranger", 10*lvm.GiB, "vg-nvme")); err != nil {
-			t.Fatal(err)
-		}
+		mustCreate(t, s, requestOf(claim("stranger", 10*lvm.GiB, "vg-nvme"), "shop"))
 		a.Bound = bound
 		pod.claims = []api.PodClaim{a, b}
 		_, err := pod.create(t, s, b)
@@ -445,9 +433,7 @@ func TestExistingVolumeIsReturnedDespitePeers(t *testing.T) {
 	made, err := pod.create(t, s, a)
 	must(t, err)
 	pod.claims = nil
-	if _, err := pod.create(t, s, claim("stranger", 10*lvm.GiB, "vg-nvme")); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, s, requestOf(claim("stranger", 10*lvm.GiB, "vg-nvme"), "shop"))
 	pod.claims = []api.PodClaim{a, b}
 	_, err = pod.create(t, s, b)
 	expectKind(t, err, lvm.KindInsufficientCapacity)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // elsewhere is a well-formed handle of a group that no test has.
@@ -85,10 +86,4 @@ func expectKind(t *testing.T, err error, kind lvm.Kind, says ...string) {
 	}
 }
 
-// must ends the test at once if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must

@@ -23,9 +23,7 @@ func TestPodsThatShareAClaimAreRefusedTogether(t *testing.T) {
 		t.Errorf("%d volumes were left behind", n)
 	}
 	pod.claims = []api.PodClaim{a, b}
-	if _, err := pod.create(t, s, a); err != nil {
-		t.Fatal(err)
-	}
+	mustCreate(t, s, requestOf(a, "shop"))
 	pod.claims = []api.PodClaim{a, b, c}
 	_, err := pod.create(t, s, c)
 	expectKind(t, err, lvm.KindInsufficientCapacity, "web and api")

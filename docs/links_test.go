@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 const root = ".."
@@ -87,10 +89,4 @@ func headings(t *testing.T, page string) map[string]bool {
 	return anchors
 }
 
-// must ends the test at once if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must

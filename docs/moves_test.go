@@ -18,14 +18,10 @@ func TestOutcomesOfMoves(t *testing.T) {
 	var code []string
 	for _, pattern := range []string{"kube/move/*_test.go", "move/*_test.go", "test/e2e/*_test.go"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			code = append(code, string(text))
 		}
 	}

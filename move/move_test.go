@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // files is an engine whose volumes are files: one group on each side.
@@ -315,12 +316,7 @@ func (b *bed) check(p Progress) {
 
 func isAllZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must
 
 // TestMove copies volumes with ends within a chunk, and finishes.
 func TestMove(t *testing.T) {

@@ -442,9 +442,7 @@ func TestDoctorWrites(t *testing.T) {
 	f.unread = []string{"the rights of the driver's account: forbidden"}
 	var narrow, wide bytes.Buffer
 	d := examine(f)
-	if err := errors.Join(d.write(&narrow, 60), d.write(&wide, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(d.write(&narrow, 60), d.write(&wide, 0)))
 	golden(t, "doctor.txt", narrow.Bytes())
 	for line := range strings.Lines(narrow.String()) {
 		if len([]rune(strings.TrimRight(line, "\n"))) > 60 {
@@ -474,14 +472,10 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := "testdata/" + name
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, got, 0o600))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s:\n%s\nwant:\n%s\n(UPDATE=1 rewrites it)", name, got, want)
 	}

@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // TestFlagsReference: docs/reference/flags.md has each flag with its default, and no other.
 func TestFlagsReference(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "")
 	text, err := os.ReadFile("../../docs/reference/flags.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## `nodelvm-controller`\n")
 	flags := 0
 	rootCommand().Flags().VisitAll(func(f *pflag.Flag) {
@@ -83,9 +83,7 @@ func TestRun(t *testing.T) {
 	defer server.Close()
 	config := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: a, clusters: [{name: a, cluster: {server: %q}}], contexts: [{name: a, context: {cluster: a}}]}", server.URL)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(config, []byte(text), 0o600))
 	t.Setenv("KUBECONFIG", config)
 	ended := make(chan error)
 	go func() {

@@ -112,9 +112,12 @@ var kubeLayers = map[string][]string{
 	"kube/fullcopy":      {"kube/kubeclient", "move"},
 	"kube/attributes":    {"kube/kubeclient"},
 	"kube":               {"kube/kubeclient", "kube/podlist", "kube/attributes"},
-	"kube/kubetest":      {"kube/kubeclient"},
-	"kube/clustertest":   {"kube/cluster", "kube/kubeclient", "kube/kubetest", "lvm/lvmtest/wait"},
+	"kube/kubetest":      {"kube/kubeclient", "lvm/lvmtest/check"},
+	"kube/clustertest":   {"kube/cluster", "kube/kubeclient", "kube/kubetest", "lvm/lvmtest/check", "lvm/lvmtest/wait"},
 }
+
+// forTests are the packages outside lvm/lvmtest that only tests import.
+var forTests = []string{"kube/kubetest", "kube/clustertest", "lvm/internal/fixture"}
 
 // processes names the one file of a package that may start processes.
 var processes = map[string]string{"lvm/internal/lvmcmd": "run.go", "internal/dm": "modprobe.go", "lvm/internal/thindelta": "thindelta.go", "node/luks": "cryptsetup.go"}
@@ -182,7 +185,7 @@ func forbiddenDirectly(name, dep string) string {
 		return "kube has nothing to do with CSI"
 	case (dep == module+dashboard || dep == module+printable) && name == "cmd/kubectl-nodelvm", dep == module+dashboard && name == dashboard+"/simulated":
 		return ""
-	case strings.HasPrefix(dep, module+"cmd/") || isOrUnder(dep, module+"lvm/lvmtest") && !isOrUnder(name, "lvm/lvmtest") && name != "kube/clustertest",
+	case strings.HasPrefix(dep, module+"cmd/") || isOrUnder(dep, module+"lvm/lvmtest") && !isOrUnder(name, "lvm/lvmtest") && !slices.Contains(forTests, name),
 		(dep == module+"kube/kubetest" || dep == module+"kube/clustertest") && name != "kube/clustertest",
 		dep == module+"lvm/internal/fixture" && name != "lvm/lvmtest":
 		return "only tests may import it"

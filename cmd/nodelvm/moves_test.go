@@ -25,6 +25,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 	"github.com/nodelvm/nodelvm/move"
 )
@@ -237,9 +238,4 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must

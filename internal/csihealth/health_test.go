@@ -17,6 +17,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 var (
@@ -40,16 +41,12 @@ func ofGroup(kind lvm.ConditionType, text string) lvm.Condition {
 func allTypes(t *testing.T) (all []lvm.ConditionType) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../../lvm/condition.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	ast.Inspect(file, func(n ast.Node) bool {
 		if v, is := n.(*ast.ValueSpec); is {
 			if kind, named := v.Type.(*ast.Ident); named && kind.Name == "ConditionType" {
 				value, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				all = append(all, lvm.ConditionType(value))
 			}
 		}

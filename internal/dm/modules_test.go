@@ -21,9 +21,7 @@ func TestModules(t *testing.T) {
 	read := func() ModuleSet {
 		t.Helper()
 		set, err := m.Read()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return set
 	}
 	if set := read(); set.IsLoaded("dm-mod") || set.IsLoadable("dm-raid") || set.HasFiles() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // suspender is an Encryptor of which resume fails so many times.
@@ -56,9 +57,7 @@ func TestSuspendEnds(t *testing.T) {
 				limit = time.Nanosecond
 			}
 			resume, err := h.suspend(v, limit)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if test.late {
 				<-s.resumed
 			}
@@ -88,9 +87,7 @@ func TestResumeIsRetried(t *testing.T) {
 			s := &suspender{fails: 5, kind: kind, resumed: make(chan struct{})}
 			h := NewHostOn(lvm.Config{Encryption: s}, lvm.Machine{})
 			resume, err := h.suspend(lvm.Volume{Class: lvm.Class{Encryption: lvm.EncryptionLUKS2}}, time.Hour)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if err := resume(); lvm.KindOf(err) != kind {
 				t.Errorf("the snapshot counts: %v", err)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 func TestMkfsArguments(t *testing.T) {
@@ -79,9 +80,7 @@ func TestMkfsRefuses(t *testing.T) {
 // TestMkfsReference: the reference names the options that each file system may have, and those that it has anyway.
 func TestMkfsReference(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/parameters.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, fsType := range Types {
 		line := fmt.Sprintf("- `%s`: `%s`; default `%s`", fsType,
 			strings.Join(slices.Sorted(maps.Keys(mkfsAllowed[fsType])), " "), strings.Join(mkfsDefaults[fsType], " "))
@@ -120,9 +119,7 @@ func TestXFSFeatures(t *testing.T) {
 		{kernelVersion{6, 1}, "-m crc=0 -i size=512", "-m crc=0 -i size=512"},
 	} {
 		options, err := parseMkfs("xfs", test.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if got := strings.Join(withFeatures(options, xfsFeatures(options, test.kernel)), " "); got != test.want {
 			t.Errorf("Linux %s, %q: got %s, want %s", test.kernel, test.options, got, test.want)
 		}
@@ -151,9 +148,7 @@ func TestOptionsThatTheKernelDoesNotMount(t *testing.T) {
 		{"ext4", "-O orphan_file", kernelVersion{5, 4}, ""}, // e2fsck comes before each mount
 	} {
 		options, err := parseMkfs(test.fsType, test.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		err = checkKernel(test.fsType, options, test.kernel)
 		if (err == nil) != (test.says == "") || err != nil && (lvm.KindOf(err) != lvm.KindInvalid || !strings.Contains(err.Error(), test.says)) {
 			t.Errorf("%s %s on Linux %s: %v; want it to say %q", test.fsType, test.options, test.kernel, err, test.says)

@@ -131,9 +131,7 @@ func (b *bench) existing(name string) Volume {
 	b.t.Helper()
 	uuid := b.run("lvs", "--noheadings", "-o", "lv_uuid", group+"/"+name)
 	device, err := filepath.EvalSymlinks("/dev/" + group + "/" + name)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	v := NewVolume("group-uuid/"+name, uuid, device)
 	b.t.Cleanup(func() {
 		_ = exec.CommandContext(context.Background(), "umount", "-A", b.path(v)).Run() // most tests have unmounted it
@@ -147,9 +145,7 @@ func (b *bench) existing(name string) Volume {
 
 func (b *bench) path(v Volume) string {
 	m, err := (linux{}).mapping(v.name)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return m.Path()
 }
 
@@ -194,18 +190,14 @@ func (b *bench) stage(r Request) string {
 	b.t.Helper()
 	began := time.Now()
 	device, err := b.Stage(b.t.Context(), r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	b.t.Logf("stage %s in %s", r.Handle, time.Since(began).Round(time.Millisecond))
 	return device
 }
 
 func (b *bench) unstage(handle string) {
 	b.t.Helper()
-	if err := b.Unstage(b.t.Context(), handle); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, b.Unstage(b.t.Context(), handle))
 }
 
 // isHealthy expects a header without a problem and with this number of key slots.
@@ -233,9 +225,7 @@ func (b *bench) write(device, content string) {
 	b.t.Helper()
 	b.run("mkfs.ext4", "-q", device)
 	dir := b.mount(device)
-	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o600); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o600))
 	b.run("umount", dir)
 }
 

@@ -159,9 +159,7 @@ func TestRealRotationStoppedAtEachStep(t *testing.T) {
 func (b *bench) lockOf(v Volume) *os.File {
 	b.t.Helper()
 	file, err := os.Open(v.Device)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	b.t.Cleanup(func() { _ = file.Close() })
 	return file
 }

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 var errKilled = errors.New("killed")
@@ -705,10 +706,4 @@ func TestHungCommandGivesUpItsTurn(t *testing.T) {
 	})
 }
 
-// must ends the test at once if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must

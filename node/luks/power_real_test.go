@@ -147,9 +147,7 @@ func (w powerVolume) key(which string) *Key {
 	w.t.Helper()
 	sum := sha256.Sum256([]byte(which + w.uuid))
 	keys, err := ParseSecret(map[string]string{powerVolumes[w.index].field: hex.EncodeToString(sum[:])})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return keys.Current
 }
 
@@ -181,33 +179,25 @@ func (w *powerVolume) work(step string) {
 		w.expectPattern(w.stage(request(w.Volume, second)))
 	case "erase":
 		w.unstage(w.Handle)
-		if err := w.Erase(w.t.Context(), w.Volume); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, w.Erase(w.t.Context(), w.Volume))
 	}
 }
 
 func (w powerVolume) writePattern() {
 	w.t.Helper()
 	file, err := os.OpenFile(w.path(w.Volume), os.O_WRONLY, 0)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	defer func() { _ = file.Close() }()
 	if _, err := file.WriteAt(w.pattern(), powerPatternAt); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := file.Sync(); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, file.Sync())
 }
 
 func (w powerVolume) expectPattern(device string) {
 	w.t.Helper()
 	file, err := os.Open(device)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	defer func() { _ = file.Close() }()
 	found := make([]byte, len(w.pattern()))
 	if _, err := file.ReadAt(found, powerPatternAt); err != nil || !bytes.Equal(found, w.pattern()) {

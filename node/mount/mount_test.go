@@ -8,21 +8,18 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // TestMountPointBelowDanglingLink: a pods directory that is a link to what the container lacks is named in the error, with the cure.
 func TestMountPointBelowDanglingLink(t *testing.T) {
 	pods := filepath.Join(t.TempDir(), "pods")
-	if err := os.Symlink("/no/such/pods", pods); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Symlink("/no/such/pods", pods))
 	made, err := Machine{}.CreateMountPoint(filepath.Join(pods, "uid/volumes/mount"), false)
 	if lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), pods+" is a symbolic link to /no/such/pods") || len(made) != 0 {
 		t.Errorf("created %q: %v", made, err)
 	}
-	if err := os.Remove(pods); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Remove(pods))
 	if made, err := (Machine{}).CreateMountPoint(filepath.Join(pods, "uid"), false); err != nil || len(made) != 2 {
 		t.Errorf("without the link, created %q: %v", made, err)
 	}
@@ -30,9 +27,7 @@ func TestMountPointBelowDanglingLink(t *testing.T) {
 
 func TestReadAtOfAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "device")
-	if err := os.WriteFile(path, bytes.Repeat([]byte("ab"), 50), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, bytes.Repeat([]byte("ab"), 50), 0o600))
 	if data, err := New().ReadAt(path, 1, 3); err != nil || string(data) != "bab" {
 		t.Errorf("ReadAt = %q, %v", data, err)
 	}

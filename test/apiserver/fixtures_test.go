@@ -24,6 +24,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/host"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
@@ -119,12 +120,7 @@ func inBackground(t *testing.T, run func(context.Context)) (stop func()) {
 	return stop
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must
 
 // soon waits until something is as it should be.
 func soon(t *testing.T, what string, holds func() bool) {

@@ -5,18 +5,16 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // TestMultiply uses the vgcfgbackup of a group with one volume of the driver.
 func TestMultiply(t *testing.T) {
 	text, err := os.ReadFile("testdata/group.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	filled, err := multiply(string(text), 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for what, pattern := range map[string]string{
 		"UUID":   `id = "([^"]+)"`,
 		"name":   `(?m)^\t\t(pvc-\S+) \{$`,

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // TestSamplesSurviveTheFormat: Read returns the samples that write wrote.
@@ -16,14 +18,10 @@ func TestSamplesSurviveTheFormat(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("lvm-stock: 2.03.16(2)\n")
 	for _, s := range want {
-		if err := s.write(&text); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.write(&text))
 	}
 	run, err := Read(strings.NewReader(text.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if !reflect.DeepEqual(run.Samples, want) || run.Facts["lvm-stock"] != "2.03.16(2)" {
 		t.Errorf("written:\n%s\nread: %+v", text.String(), run)
 	}
@@ -81,9 +79,7 @@ func TestTable(t *testing.T) {
 		add("GetCapacityMeanwhile", 0, n, Nodelvm, map[string]float64{unitTime: 2e6})
 	}
 	table, err := Table(run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, row := range []string{
 		"| CreateVolume, linear (`lvcreate`) | 0 | 200 | 180 | 150 | 0.75 | 1 | 1, 120 ms |",
 		"| 32 | 4000 | 3000 | 0.75 | 2000 | 32 | 2, 1000 ms | 2.0, 2.0 |",
@@ -95,9 +91,7 @@ func TestTable(t *testing.T) {
 		}
 	}
 	page, err := os.ReadFile("results.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for line := range strings.SplitSeq(table, "\n") {
 		title, _, _ := strings.Cut(line, " | 0 |")
 		if heading := strings.HasPrefix(line, "#") || strings.HasPrefix(line, "| ") && !strings.ContainsAny(line, "0123456789"); heading || title != line {

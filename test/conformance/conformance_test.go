@@ -10,6 +10,8 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 const driver = "External Storage [Driver: nodelvm.io] "
@@ -34,9 +36,7 @@ func TestGroup(t *testing.T) {
 // TestExclusionsHaveReasons: each exclusion has a unique name and a reason, and docs/development/conformance.md has both.
 func TestExclusionsHaveReasons(t *testing.T) {
 	page, err := os.ReadFile("../../docs/development/conformance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	seen := map[string]bool{}
 	for _, e := range Exclusions {
 		row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(e.Specs) + `( \| \d+){3} \| ` + regexp.QuoteMeta(e.Reason) + ` \|$`)
@@ -88,9 +88,7 @@ func TestWhatIsClaimed(t *testing.T) {
 // TestGroupsAreOnOneNode: the class groups names the node whose volume group has the extents that its specs need.
 func TestGroupsAreOnOneNode(t *testing.T) {
 	text, err := definitions.ReadFile("definitions/groups-class.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if want := "{key: topology.nodelvm.io/node, values: [" + GroupsNode + "]}"; !strings.Contains(string(text), want) {
 		t.Errorf("groups-class.yaml lacks %s:\n%s", want, text)
 	}
@@ -174,13 +172,9 @@ func TestResultsAreKept(t *testing.T) {
 		spec("another shard's", types.SpecStateFailed, "whatever"),
 	}})
 	dir := t.TempDir()
-	if err := r.save(dir); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.save(dir))
 	r, err := loadResults(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if len(r) != 3 || !r.passed(a) || r.passed(b) || r.passed(c) || r.passed(d) {
 		t.Errorf("kept %d results: %v", len(r), r)
 	}
@@ -194,9 +188,7 @@ func TestResultsAreKept(t *testing.T) {
 	if !r.passed(b) {
 		t.Error("a later run's outcome does not replace the earlier one's")
 	}
-	if err := os.WriteFile(resultsFile(dir), []byte("[{"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(resultsFile(dir), []byte("[{"), 0o644))
 	if _, err := loadResults(dir); err == nil {
 		t.Error("half a file is taken for results")
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard/simulated"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -189,10 +190,4 @@ func change(t *testing.T, source *simulated.Source, what string) {
 	}
 }
 
-// must ends the test at once if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // TestDiagrams: the library renders each diagram of the documentation, and refuses one that is not valid.
@@ -20,9 +22,7 @@ func TestDiagrams(t *testing.T) {
 	names := []string{"an invalid diagram"}
 	for _, path := range pages(t) {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for _, diagram := range Blocks(text) {
 			diagrams = append(diagrams, diagram)
 			names = append(names, path)
@@ -32,9 +32,7 @@ func TestDiagrams(t *testing.T) {
 		t.Errorf("the documentation holds %d diagrams", len(diagrams)-1)
 	}
 	results, err := Render(t.Context(), library, t.TempDir(), diagrams)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if !strings.Contains(results[0].Error, "Parse error") {
 		t.Errorf("%s: %+v", names[0], results[0])
 	}
@@ -62,8 +60,6 @@ func pages(t *testing.T) (all []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return all
 }

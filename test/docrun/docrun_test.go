@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 const text = "# Title\n\n<!-- not run: no registry -->\n```sh\nhelm pull\n```\n\n<!-- on node-1 -->\n<!-- with a.enabled -->\n<!-- exit status 3 -->\n```sh\nlvs\n```\n" +
@@ -16,9 +18,7 @@ const text = "# Title\n\n<!-- not run: no registry -->\n```sh\nhelm pull\n```\n\
 
 func TestParse(t *testing.T) {
 	blocks, err := Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := []Block{
 		{Line: 4, Kind: Shell, Text: "helm pull\n", NotRun: "no registry"},
 		{Line: 11, Kind: Shell, Text: "lvs\n", With: "a.enabled", Node: "node-1", Exit: 3},
@@ -78,23 +78,17 @@ func TestEveryPageIsFollowed(t *testing.T) {
 	paths := []string{filepath.Join("..", "..", "docs", "tutorial.md")}
 	for _, pattern := range []string{"*.md", "*/*.md"} {
 		more, err := filepath.Glob(filepath.Join("..", "..", "docs", "howto", pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		paths = append(paths, more...)
 	}
 	for _, path := range paths {
 		name, err := filepath.Rel(filepath.Join("..", "..", "docs"), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if _, err := Find(filepath.ToSlash(name)); err != nil {
 			t.Error(err)
 		}
 		page, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		blocks, err := Parse(string(page))
 		if err != nil {
 			t.Errorf("%s: %v", path, err)

@@ -7,14 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must
 
 // TestEachRowIsOfATest: each row names a test of ./innode, and each test there that needs emulated hardware has a row.
 func TestEachRowIsOfATest(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
@@ -173,9 +174,4 @@ func with(key, value string) func(*csi.CreateVolumeRequest) {
 	return func(r *csi.CreateVolumeRequest) { r.Parameters[key] = value }
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must

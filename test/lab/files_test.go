@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // testLab returns a lab with its own folders and without processes.
@@ -119,9 +121,4 @@ func TestStepShowsTheLogOfAFailure(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // TestRules: Vale, with the rules of docs/.vale, finds what they name in a page, in Go comments, and in the copies of messages and of
@@ -17,9 +19,7 @@ func TestRules(t *testing.T) {
 		t.Fatal("NODELVM_TEST_VALE does not name Vale: run this test with test/part.sh full-pages")
 	}
 	styles, err := filepath.Abs("../../docs/.vale/styles")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	long := strings.Repeat("word ", 41) + "end"
 	root := t.TempDir()
 	for path, text := range map[string]string{
@@ -30,25 +30,15 @@ func TestRules(t *testing.T) {
 		"lvm/clean.go":    "// Package lvm plans.\npackage lvm\n",
 		"deploy/b/c.tpl":  "{{/* " + long + " */}}\n",
 	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
+		check.Must(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o600))
 	}
 	for _, folder := range SourceFolders {
-		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.MkdirAll(filepath.Join(root, folder), 0o755))
 	}
-	if err := Collect(root); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, Collect(root))
 	found, err := Check(t.Context(), root, vale, []string{"."})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var got []string
 	for _, alert := range found {
 		if alert.Severity == "error" {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 var imageTags = regexp.MustCompile(`e2e-test-images/busybox:([0-9][0-9A-Za-z.-]+)`)
@@ -13,9 +15,7 @@ var imageTags = regexp.MustCompile(`e2e-test-images/busybox:([0-9][0-9A-Za-z.-]+
 // waits for its image until the scenario's time is over.
 func TestImagesOfPods(t *testing.T) {
 	versions, err := os.ReadFile("../../versions.env")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	built := regexp.MustCompile(`(?m)^BUSYBOX_VERSION=(.+)$`).FindSubmatch(versions)
 	if built == nil {
 		t.Fatal("versions.env has no BUSYBOX_VERSION")
@@ -23,14 +23,10 @@ func TestImagesOfPods(t *testing.T) {
 	checked := 0
 	for _, pattern := range []string{"manifests/*.yaml", "*/*.go", "*.go"} {
 		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for _, path := range files {
 			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			for _, tag := range imageTags.FindAllSubmatch(text, -1) {
 				checked++
 				if string(tag[1]) != string(built[1]) {

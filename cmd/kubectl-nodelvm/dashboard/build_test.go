@@ -11,6 +11,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard"
 	"github.com/nodelvm/nodelvm/cmd/kubectl-nodelvm/dashboard/simulated"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -107,9 +108,7 @@ func TestDashboardFullPool(t *testing.T) {
 func TestDashboardSilentNode(t *testing.T) {
 	source := simulated.New(1, 4)
 	page, err := source.Page(t.Context(), "node-0001")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	objects := source.Objects(t.Context())
 	objects.Claims = append(objects.Claims, dashboard.Claim{Claim: "shop/bound", Node: "node-0001", Phase: "Bound", Volume: "pvc-x"},
 		dashboard.Claim{Claim: "shop/waiting", Node: "node-0001", Phase: "Pending"})
@@ -199,9 +198,7 @@ func TestDashboardEncryption(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := simulated.New(1, 1)
 			page, err := source.Page(t.Context(), "node-0001")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			objects := source.Objects(t.Context())
 			i := slices.IndexFunc(objects.Volumes, func(v dashboard.Volume) bool { return v.Handle == page.Volumes[0].ID })
 			objects.Volumes[i].Encryption, objects.Volumes[i].KeySecret, page.Volumes[0].Encryption = test.published, test.secret, test.reported
@@ -238,9 +235,7 @@ func TestDashboardOtherNodesVolume(t *testing.T) {
 func TestDashboardReleasedVolume(t *testing.T) {
 	source := simulated.New(1, 1)
 	page, err := source.Page(t.Context(), "node-0001")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	objects := source.Objects(t.Context())
 	i := slices.IndexFunc(objects.Volumes, func(v dashboard.Volume) bool { return v.Handle == page.Volumes[0].ID })
 	v := &objects.Volumes[i]

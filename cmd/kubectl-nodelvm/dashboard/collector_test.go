@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -171,10 +172,4 @@ func TestDashboardFirstRound(t *testing.T) {
 	}
 }
 
-// must ends the test at once if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must

@@ -11,14 +11,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must
 
 // recordIn is a record of a node with another storage driver.
 func recordIn(t *testing.T, dir string) *Record {

@@ -80,9 +80,7 @@ func TestFreeRuns(t *testing.T) {
 			}
 		}
 		im.used[0] = rapid.Permutation(im.used[0]).Draw(t, "order")
-		if err := im.runs(nil); err != nil {
-			t.Fatal(err)
-		}
+		fixture.Must(t, im.runs(nil))
 		next := lvm.Extents(-1)
 		for _, run := range im.group.PVs[0].Free {
 			if run.Count < 1 || run.Start <= next {

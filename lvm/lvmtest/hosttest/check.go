@@ -5,15 +5,11 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // Must fails the test at once if there is an error.
-func Must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var Must = check.Must
 
 // WantKind fails the test unless an error is of this kind.
 func WantKind(t testing.TB, what string, err error, kind lvm.Kind) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 	"github.com/nodelvm/nodelvm/test/hardwaretable"
 )
 
@@ -14,21 +15,13 @@ import (
 func TestPageIsWhatTheResultsGive(t *testing.T) {
 	t.Chdir("../..")
 	m, err := readMatrix(versionsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	all, err := readResults(resultsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	hardware, err := hardwaretable.Read(hardwaretable.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	text, err := os.ReadFile(pageFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if string(text) != page(m, all, hardware) {
 		t.Error(`docs/compatibility.md is not what the results give: run "make matrix", or "UPDATE=1 make test-hardware"`)
 	}
@@ -67,9 +60,7 @@ func TestResults(t *testing.T) {
 `,
 		"lvm-b.json": `{"Action":"pass","Test":"TestC"}` + "\n", "e2e-a.json": "of another part\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	r, err := readEvents(filepath.Join(dir, "lvm-*.json"))
 	if err != nil || r.Passed != 2 || !slices.Equal(r.Failed, []string{"TestB"}) || r.isGood() {
@@ -85,9 +76,7 @@ func TestResults(t *testing.T) {
 	}
 	all.put(result{On: "v1", Part: "a", Passed: 1})
 	all.put(result{On: "v1", Part: "a", Passed: 2})
-	if err := all.write(path); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, all.write(path))
 	if again, err := readResults(path); err != nil || len(again) != 1 || again[0].Passed != 2 || !again[0].isGood() {
 		t.Errorf("read back %+v, %v", again, err)
 	}

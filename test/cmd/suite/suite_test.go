@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // newSchedule returns a schedule of shell commands, and the folder of their logs.
@@ -110,10 +112,4 @@ func TestInterruptEndsPartsAndStartsNoOther(t *testing.T) {
 	}
 }
 
-// must ends the test at once if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must
