@@ -243,22 +243,19 @@ func (s *Server) CheckLimits(ctx context.Context) error {
 
 // PrepareCopy prepares a volume for a copy by LVM: see SyncBeforeCopy and LiftLimits.
 func (s *Server) PrepareCopy(ctx context.Context, id lvm.ID) (end func(), err error) {
-	if end, err = s.LiftLimits(ctx, id); err != nil {
-		return nil, err
-	}
-	if err := s.SyncBeforeCopy(ctx, id); err != nil {
-		end()
-		return nil, err
-	}
-	return end, nil
+	return s.prepare(ctx, id, s.SyncBeforeCopy)
 }
 
 // PrepareGroupCopy is PrepareCopy for a volume of a group snapshot: see SyncBeforeGroupSnapshot.
 func (s *Server) PrepareGroupCopy(ctx context.Context, id lvm.ID) (end func(), err error) {
+	return s.prepare(ctx, id, s.SyncBeforeGroupSnapshot)
+}
+
+func (s *Server) prepare(ctx context.Context, id lvm.ID, sync func(context.Context, lvm.ID) error) (end func(), err error) {
 	if end, err = s.LiftLimits(ctx, id); err != nil {
 		return nil, err
 	}
-	if err := s.SyncBeforeGroupSnapshot(ctx, id); err != nil {
+	if err := sync(ctx, id); err != nil {
 		end()
 		return nil, err
 	}

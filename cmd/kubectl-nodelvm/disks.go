@@ -107,7 +107,7 @@ func diskTable(rows []diskRow, now time.Time, wide bool) *table {
 		path, status, size := r.Disk.Path, r.Status, ""
 		switch r.Status {
 		case diskMissing, diskLost:
-			path = "was " + orDash(path)
+			path = "was " + cmp.Or(path, "-")
 		case unknown:
 			status = r.Text
 		}

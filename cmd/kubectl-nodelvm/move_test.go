@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -287,9 +288,7 @@ func TestNodesWithoutDriverAreOneLine(t *testing.T) {
 		f.nodes = append(f.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("a-%02d", i)}})
 	}
 	var out bytes.Buffer
-	if err := f.plan("data", "").write(&out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.plan("data", "").write(&out))
 	lines := slices.DeleteFunc(strings.Split(out.String(), "\n"), func(line string) bool { return !strings.HasPrefix(line, "passed over: ") })
 	if len(lines) != 3 || lines[0] != "passed over: node-2 for data, wal: the node is cordoned: kubectl uncordon node-2" ||
 		!strings.HasPrefix(lines[2], "passed over: 30 nodes without a driver that receives volumes: a-00, a-01, ") || !strings.HasSuffix(lines[2], " more nodes") {
@@ -380,9 +379,7 @@ func TestPlanOfDrain(t *testing.T) {
 	}
 	f.answers[0].page.Volumes = []report.Volume{{ID: vg1 + "/pvc-uid-web", Used: ptr.To(100 * MiB)}}
 	var out bytes.Buffer
-	if err := f.planDrain("node-1", "").writeDrain(&out, "node-1", f.node("node-1")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.planDrain("node-1", "").writeDrain(&out, "node-1", f.node("node-1")))
 	golden(t, "drain.txt", out.Bytes())
 	web, _ := f.of("web")
 	web.Annotations[api.AnnotationMoveTo] = "node-3"
@@ -571,7 +568,7 @@ func TestMoveRows(t *testing.T) {
 			rows := moveRowsOf(f.claims[:1], f.volumes, !test.unknown, nil, nil, now)
 			got := ""
 			if len(rows) > 0 {
-				got = strings.Join(append(strings.Fields(orDash(rows[0].From)+" "+orDash(rows[0].To)+" "+rows[0].Phase+" "+rows[0].progress()), rows[0].Text), " ")
+				got = strings.Join(append(strings.Fields(cmp.Or(rows[0].From, "-")+" "+cmp.Or(rows[0].To, "-")+" "+rows[0].Phase+" "+rows[0].progress()), rows[0].Text), " ")
 			}
 			if got != test.want || len(rows) > 1 {
 				t.Errorf("got %q, want %q", got, test.want)
@@ -655,9 +652,7 @@ func TestFollow(t *testing.T) {
 	}}
 	list := []*followed{{namespace: "shop", claim: "data", to: "node-2"}, {namespace: "shop", claim: "wal", to: "node-2"}, {namespace: "shop", claim: "web", to: "node-2"}}
 	var out bytes.Buffer
-	if err := follower.follow(t.Context(), &out, list); err != nil {
-		t.Fatal(err)
-	}
+	must(t, follower.follow(t.Context(), &out, list))
 	const want = `12:00:00 shop/data to node-2: Preparing
 12:00:00 shop/wal: the move is cancelled
 12:00:00 shop/web: the claim is deleted

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -108,7 +109,7 @@ type table struct {
 func (t *table) add(cells ...string) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {
-		row[i] = orDash(printable.Text(cell))
+		row[i] = cmp.Or(printable.Text(cell), "-")
 	}
 	t.rows = append(t.rows, row)
 }
@@ -120,13 +121,6 @@ func (t *table) addCells(cells map[string]string) {
 		row = append(row, cells[column])
 	}
 	t.add(row...)
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // write prints the table with kubectl's distances between columns.

@@ -141,18 +141,11 @@ func printDisks(out io.Writer, entries []lvm.AcceptedPV, ignored []lvm.Unaccepte
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	text := "DEVICE\tVG\tPV UUID\tIDENTITY\tACCEPTED\n"
 	for _, e := range entries {
-		text += fmt.Sprintf("%s\t%s\t%s\t%s\t%s\n", e.Device, orNone(string(e.Group)), orNone(e.PV), e.Identity, e.Reason)
+		text += fmt.Sprintf("%s\t%s\t%s\t%s\t%s\n", e.Device, cmp.Or(string(e.Group), "-"), cmp.Or(e.PV, "-"), e.Identity, e.Reason)
 	}
 	for _, u := range ignored {
 		text += fmt.Sprintf("%s\t-\t%s\t%s\tno: %s\n", u.Device, u.PV, u.Identity, u.Reason)
 	}
 	_, err := io.WriteString(table, text)
 	return errors.Join(err, table.Flush())
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

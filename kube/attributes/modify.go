@@ -11,8 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -101,21 +101,13 @@ func (m *Modifier) Modify(ctx context.Context, claim *corev1.PersistentVolumeCla
 	}
 	switch next {
 	case cancel:
-		return 0, unlessGone(m.cancelled(ctx, claim))
+		return 0, kubeclient.UnlessNotFound(m.cancelled(ctx, claim))
 	case proceed, begin:
 		again, err = m.changeTo(ctx, claim, pv, target, next == proceed)
-		return again, unlessGone(err)
+		return again, kubeclient.UnlessNotFound(err)
 	case nothing:
 	}
 	return 0, nil
-}
-
-// unlessGone drops the error of a claim or volume that was deleted meanwhile.
-func unlessGone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 func (m *Modifier) cancelled(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
@@ -189,7 +181,7 @@ func (m *Modifier) apply(ctx context.Context, pv *corev1.PersistentVolume, class
 // done records the class on the PersistentVolume, and then on the claim: a class that a PersistentVolume names cannot be deleted.
 func (m *Modifier) done(ctx context.Context, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, target string, volume lvm.Volume) error {
 	m.forget(claim.UID)
-	if deref(pv.Spec.VolumeAttributesClassName) != target {
+	if ptr.Deref(pv.Spec.VolumeAttributesClassName, "") != target {
 		body := map[string]any{"spec": map[string]any{"volumeAttributesClassName": target}}
 		if err := m.Client.Patch(ctx, "persistentvolumes", "", pv.Name, "", body, &corev1.PersistentVolume{}); err != nil {
 			return fmt.Errorf("cannot set the VolumeAttributesClass of PersistentVolume %s: %w", pv.Name, err)

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -235,8 +236,8 @@ func done(class string) []string {
 func TestModify(t *testing.T) {
 	c, m := newCluster(t, asking("gold", "", "", ""))
 	c.run(t, m, 0, "", slices.Concat([]string{"claim: InProgress gold, ModifyingVolume", begun, goldSet}, done("gold"))...)
-	if deref(c.claim.Status.CurrentVolumeAttributesClassName) != "gold" || c.claim.Status.ModifyVolumeStatus != nil || deref(c.pv.Spec.VolumeAttributesClassName) != "gold" {
-		t.Errorf("the claim has %+v, the PersistentVolume %q", c.claim.Status, deref(c.pv.Spec.VolumeAttributesClassName))
+	if ptr.Deref(c.claim.Status.CurrentVolumeAttributesClassName, "") != "gold" || c.claim.Status.ModifyVolumeStatus != nil || ptr.Deref(c.pv.Spec.VolumeAttributesClassName, "") != "gold" {
+		t.Errorf("the claim has %+v, the PersistentVolume %q", c.claim.Status, ptr.Deref(c.pv.Spec.VolumeAttributesClassName, ""))
 	}
 	c.run(t, m, 0, "")
 	name := "silver"
@@ -343,7 +344,7 @@ func TestInterrupted(t *testing.T) {
 		}
 		c.refuse = map[string]bool{}
 		again := c.modifier(m.Client)
-		if _, err := again.Modify(t.Context(), c.claim); err != nil || deref(c.claim.Status.CurrentVolumeAttributesClassName) != "gold" || deref(c.pv.Spec.VolumeAttributesClassName) != "gold" {
+		if _, err := again.Modify(t.Context(), c.claim); err != nil || ptr.Deref(c.claim.Status.CurrentVolumeAttributesClassName, "") != "gold" || ptr.Deref(c.pv.Spec.VolumeAttributesClassName, "") != "gold" {
 			t.Errorf("%s: %v, %+v", at, err, c.claim.Status)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -29,7 +30,7 @@ func Wanted(claim *corev1.PersistentVolumeClaim) bool {
 
 // planFor returns the next step and the class that the volume shall have. uncertain: a change that is in progress may not have ended.
 func planFor(claim *corev1.PersistentVolumeClaim, uncertain bool) (next step, target string) {
-	asked, current, status := deref(claim.Spec.VolumeAttributesClassName), deref(claim.Status.CurrentVolumeAttributesClassName), claim.Status.ModifyVolumeStatus
+	asked, current, status := ptr.Deref(claim.Spec.VolumeAttributesClassName, ""), ptr.Deref(claim.Status.CurrentVolumeAttributesClassName, ""), claim.Status.ModifyVolumeStatus
 	inProgress := status != nil && status.Status == corev1.PersistentVolumeClaimModifyVolumeInProgress
 	switch {
 	case claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "":
@@ -45,13 +46,6 @@ func planFor(claim *corev1.PersistentVolumeClaim, uncertain bool) (next step, ta
 		return proceed, status.TargetVolumeAttributesClassName
 	}
 	return begin, asked
-}
-
-func deref(name *string) string {
-	if name == nil {
-		return ""
-	}
-	return *name
 }
 
 func condition(claim *corev1.PersistentVolumeClaim, kind corev1.PersistentVolumeClaimConditionType) *corev1.PersistentVolumeClaimCondition {

@@ -150,12 +150,7 @@ func Get(ctx context.Context, client rest.Interface, resource, namespace, name s
 	if len(validation.IsDNS1123Subdomain(name)) > 0 || namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0 {
 		return false, nil
 	}
-	request := client.Get().Resource(resource).Name(name)
-	if namespace != "" {
-		request = request.Namespace(namespace)
-	}
-	err := request.Do(ctx).Into(into)
-	if err != nil {
+	if err := client.Get().Resource(resource).NamespaceIfScoped(namespace, namespace != "").Name(name).Do(ctx).Into(into); err != nil {
 		return false, UnlessNotFound(err)
 	}
 	return true, nil
@@ -187,14 +182,8 @@ func PatchBy(ctx context.Context, client rest.Interface, resource, namespace, na
 	if err != nil {
 		return err
 	}
-	request := client.Patch(types.MergePatchType).Resource(resource).Name(name).Body(text)
-	if namespace != "" {
-		request = request.Namespace(namespace)
-	}
-	if subresource != "" {
-		request = request.SubResource(subresource)
-	}
-	return request.Do(ctx).Into(now)
+	request := client.Patch(types.MergePatchType).Resource(resource).NamespaceIfScoped(namespace, namespace != "").Name(name)
+	return request.SubResource(subresource).Body(text).Do(ctx).Into(now)
 }
 
 func Sleep(ctx context.Context, d time.Duration) {

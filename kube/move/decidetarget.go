@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -166,19 +167,12 @@ func (v *view) finished() step {
 			v.pv.Name, v.local.ID, v.node, v.rec.From))
 	case v.claim != nil && v.claim.Spec.VolumeName == v.pv.Name && !isBound(v.claim, v.pv):
 		return step{do: poke, phase: phase}
-	case v.claim != nil && v.rec.AttributesClass != "" && named(v.claim.Spec.VolumeAttributesClassName) == v.rec.AttributesClass && named(v.claim.Status.CurrentVolumeAttributesClassName) == "":
+	case v.claim != nil && v.rec.AttributesClass != "" && ptr.Deref(v.claim.Spec.VolumeAttributesClassName, "") == v.rec.AttributesClass && ptr.Deref(v.claim.Status.CurrentVolumeAttributesClassName, "") == "":
 		return step{do: restoreClass, phase: phase}
 	case isMarked(v.pv) || v.pv.Spec.PersistentVolumeReclaimPolicy != v.rec.Policy:
 		return step{do: restore, phase: phase}
 	}
 	return step{do: forget, phase: api.MoveMoved, why: fmt.Sprintf("the volume is on node %s now; node %s keeps its former copy until a pod has used the volume here for some time, or the claim's annotation %s names that node", v.node, v.rec.From, api.AnnotationMoveFinish)}
-}
-
-func named(class *string) string {
-	if class == nil {
-		return ""
-	}
-	return *class
 }
 
 // takeOver tells the source, whose PersistentVolume still exists, that this node has the volume.

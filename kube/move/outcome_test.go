@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -293,7 +294,7 @@ func outcomes(t *testing.T, each each) {
 			p.touch(p.claims["data"])
 		}, func(p *inSteps, _ bool) {
 			p.expect("node-2")
-			if pv, claim := p.pvs["pvc-uid-data"], p.claims["data"]; named(pv.Spec.VolumeAttributesClassName) != "" || named(claim.Status.CurrentVolumeAttributesClassName) != "" {
+			if pv, claim := p.pvs["pvc-uid-data"], p.claims["data"]; ptr.Deref(pv.Spec.VolumeAttributesClassName, "") != "" || ptr.Deref(claim.Status.CurrentVolumeAttributesClassName, "") != "" {
 				p.t.Error("the class is not that of the volume yet, and an object says so")
 			}
 		})
@@ -648,7 +649,7 @@ func TestAttributesClass(t *testing.T) {
 		claim.Spec.VolumeAttributesClassName = &wanted
 		p.rest()
 		p.expect("node-2")
-		if got := named(claim.Status.CurrentVolumeAttributesClassName); got != want || named(p.pvs["pvc-uid-data"].Spec.VolumeAttributesClassName) != "gold" {
+		if got := ptr.Deref(claim.Status.CurrentVolumeAttributesClassName, ""); got != want || ptr.Deref(p.pvs["pvc-uid-data"].Spec.VolumeAttributesClassName, "") != "gold" {
 			t.Errorf("the claim wants %s and has %q, want %q", wanted, got, want)
 		}
 	}

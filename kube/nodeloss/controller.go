@@ -250,9 +250,5 @@ func remove(ctx context.Context, client rest.Interface, resource string, o metav
 	options := &metav1.DeleteOptions{GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{
 		UID: ptr.To(o.GetUID()), ResourceVersion: ptr.To(o.GetResourceVersion()),
 	}}
-	request := client.Delete().Resource(resource).Name(o.GetName()).Body(options)
-	if o.GetNamespace() != "" {
-		request = request.Namespace(o.GetNamespace())
-	}
-	return request.Do(ctx).Error()
+	return client.Delete().NamespaceIfScoped(o.GetNamespace(), o.GetNamespace() != "").Resource(resource).Name(o.GetName()).Body(options).Do(ctx).Error()
 }
