@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -19,47 +20,23 @@ import (
 const (
 	// VariantEssential adds Debian's essential packages, and runs every package's scripts.
 	VariantEssential = "essential"
-	// VariantApt adds apt to that: a system that can be changed later.
-	VariantApt = "apt"
 	// VariantExtract adds nothing and only unpacks: no script runs, so no user,
 	// service or alternative is set up, and any architecture can be made anywhere.
 	VariantExtract = "extract"
 )
 
-// Option changes how Debian works.
-type Option func(*debian)
-
-// WithVariant chooses what the root file system starts from; VariantEssential if not given.
-func WithVariant(variant string) Option {
-	return func(d *debian) { d.variant = variant }
-}
-
-// WithArch chooses the architecture in Debian's words (amd64, arm64); this machine's if not given.
-func WithArch(arch string) Option {
-	return func(d *debian) { d.arch = arch }
-}
-
-// WithExclude leaves out files of packages. A pattern is an absolute path; * stands
-// for any characters, / among them (dpkg(1), --path-exclude).
-func WithExclude(patterns ...string) Option {
-	return func(d *debian) { d.exclude = append(d.exclude, patterns...) }
-}
-
-// WithLog passes mmdebstrap's own account of its steps to w while it runs.
-func WithLog(w io.Writer) Option {
-	return func(d *debian) { d.log = w }
-}
-
-// WithEnv adds variables, each "KEY=VALUE", to mmdebstrap's environment.
-func WithEnv(variables ...string) Option {
-	return func(d *debian) { d.env = append(d.env, variables...) }
-}
-
-type debian struct {
-	variant, arch string
-	exclude       []string
-	env           []string
-	log           io.Writer
+// Options change how Debian works.
+type Options struct {
+	// Variant is VariantEssential if empty.
+	Variant string
+	// Arch is the architecture in Debian's words (amd64, arm64), this machine's if empty.
+	Arch string
+	// Exclude has absolute paths of files to leave out; * stands for any characters, / among them (dpkg(1), --path-exclude).
+	Exclude []string
+	// Log gets mmdebstrap's own account of its steps while it runs.
+	Log io.Writer
+	// Env has variables, each "KEY=VALUE", for mmdebstrap.
+	Env []string
 }
 
 // unread is what no process reads in a container. Licences stay: Debian requires them.
@@ -94,11 +71,7 @@ const (
 // Every file is dated SOURCE_DATE_EPOCH (Unix seconds), or Epoch without it, at the latest.
 //
 // It needs mmdebstrap(1). A failure carries the end of mmdebstrap's messages.
-func Debian(ctx context.Context, suite string, packages []string, out string, options ...Option) error {
-	d := debian{variant: VariantEssential, log: io.Discard}
-	for _, option := range options {
-		option(&d)
-	}
+func Debian(ctx context.Context, suite string, packages []string, out string, options Options) error {
 	tool, err := exec.LookPath("mmdebstrap")
 	if err != nil {
 		return fmt.Errorf("the root file system of %s needs mmdebstrap, which is not installed: apt-get install mmdebstrap (%w)", suite, err)
@@ -107,32 +80,32 @@ func Debian(ctx context.Context, suite string, packages []string, out string, op
 		return err
 	}
 	tmp := out + ".tmp"
-	if err := d.run(ctx, tool, d.args(suite, packages), tmp, strings.HasSuffix(out, ".gz")); err != nil {
+	if err := options.run(ctx, tool, options.args(suite, packages), tmp, strings.HasSuffix(out, ".gz")); err != nil {
 		return errors.Join(fmt.Errorf("root file system of %s with %s: %w", suite, strings.Join(packages, " "), err), os.Remove(tmp))
 	}
 	return os.Rename(tmp, out)
 }
 
 // args is mmdebstrap's command line; the tar goes to standard output.
-func (d debian) args(suite string, packages []string) []string {
+func (o Options) args(suite string, packages []string) []string {
 	args := []string{
-		"--variant=" + d.variant,
+		"--variant=" + cmp.Or(o.Variant, VariantEssential),
 		"--format=tar",
 		"--include=" + strings.Join(packages, ","),
 		`--aptopt=APT::Install-Recommends "false"`,
 		"--skip=output/dev", // a container runtime brings its own /dev
 	}
-	if d.arch != "" {
-		args = append(args, "--architectures="+d.arch)
+	if o.Arch != "" {
+		args = append(args, "--architectures="+o.Arch)
 	}
 	for _, rule := range unread {
 		args = append(args, "--dpkgopt="+rule)
 	}
-	for _, pattern := range d.exclude {
+	for _, pattern := range o.Exclude {
 		args = append(args, "--dpkgopt=path-exclude="+pattern)
 	}
 	hook := "--customize-hook="
-	if d.variant == VariantExtract {
+	if o.Variant == VariantExtract {
 		hook = "--extract-hook=" // the only one that this variant runs
 		args = append(args, hook+loaderCache, hook+packageList)
 	}
@@ -141,7 +114,7 @@ func (d debian) args(suite string, packages []string) []string {
 }
 
 // run starts mmdebstrap and stores its standard output in the file at path.
-func (d debian) run(ctx context.Context, tool string, args []string, path string, compress bool) (err error) {
+func (o Options) run(ctx context.Context, tool string, args []string, path string, compress bool) (err error) {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
@@ -155,12 +128,15 @@ func (d debian) run(ctx context.Context, tool string, args []string, path string
 	}
 	var messages tail
 	cmd := exec.CommandContext(ctx, tool, args...)
-	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), d.env...)
+	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), o.Env...)
 	if os.Getenv("SOURCE_DATE_EPOCH") == "" {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", Epoch.Unix()))
 	}
 	cmd.Stdout = sink
-	cmd.Stderr = io.MultiWriter(d.log, &messages)
+	cmd.Stderr = &messages
+	if o.Log != nil {
+		cmd.Stderr = io.MultiWriter(o.Log, &messages)
+	}
 	// An interrupt lets mmdebstrap undo its mounts and remove its temporary tree.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second

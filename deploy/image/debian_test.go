@@ -24,7 +24,7 @@ func TestDebianStoresWhatMmdebstrapWrites(t *testing.T) {
 	standIn(t, `echo "$SOURCE_DATE_EPOCH $@"`)
 	t.Setenv("SOURCE_DATE_EPOCH", "")
 	out := filepath.Join(t.TempDir(), "images", "base.tar")
-	must(t, Debian(context.Background(), "trixie", []string{"lvm2", "kmod"}, out, WithArch("arm64")))
+	must(t, Debian(context.Background(), "trixie", []string{"lvm2", "kmod"}, out, Options{Arch: "arm64"}))
 	content, err := os.ReadFile(out)
 	must(t, err)
 	got := string(content)
@@ -41,7 +41,7 @@ func TestDebianStoresWhatMmdebstrapWrites(t *testing.T) {
 func TestDebianCompressesByName(t *testing.T) {
 	standIn(t, `echo "$@"`)
 	out := filepath.Join(t.TempDir(), "base.tar.gz")
-	err := Debian(context.Background(), "trixie", []string{"lvm2"}, out, WithVariant(VariantExtract), WithExclude("/usr/sbin/x*"))
+	err := Debian(context.Background(), "trixie", []string{"lvm2"}, out, Options{Variant: VariantExtract, Exclude: []string{"/usr/sbin/x*"}})
 	must(t, err)
 	file, err := os.Open(out)
 	must(t, err)
@@ -61,7 +61,7 @@ func TestFailedDebianSaysWhyAndLeavesNothing(t *testing.T) {
 	standIn(t, `echo half; yes noise | head -n 5000 >&2; echo "E: no such package: lvm3" >&2; exit 25`)
 	dir := t.TempDir()
 	var log strings.Builder
-	err := Debian(context.Background(), "trixie", []string{"lvm3"}, filepath.Join(dir, "base.tar"), WithLog(&log))
+	err := Debian(context.Background(), "trixie", []string{"lvm3"}, filepath.Join(dir, "base.tar"), Options{Log: &log})
 	if err == nil || !strings.Contains(err.Error(), "no such package: lvm3") || !strings.Contains(err.Error(), "exit status 25") {
 		t.Fatalf("error %v", err)
 	}
@@ -78,7 +78,7 @@ func TestFailedDebianSaysWhyAndLeavesNothing(t *testing.T) {
 
 func TestDebianNamesTheMissingPackage(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	err := Debian(context.Background(), "trixie", []string{"lvm2"}, filepath.Join(t.TempDir(), "base.tar"))
+	err := Debian(context.Background(), "trixie", []string{"lvm2"}, filepath.Join(t.TempDir(), "base.tar"), Options{})
 	if err == nil || !strings.Contains(err.Error(), "apt-get install mmdebstrap") {
 		t.Errorf("error %v, want one that names the package", err)
 	}

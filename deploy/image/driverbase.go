@@ -47,8 +47,8 @@ var driverUnused = []string{
 }
 
 // DriverBase returns the path of the root file system below the driver's image: the one in the folder cache, or a new one. The cache key covers packages and exclusions; newer versions of the packages come when the cached
-// file is removed. arch is Go's word for the processor; log gets what mmdebstrap says. The options come after its own.
-func DriverBase(ctx context.Context, suite, arch, cache string, log io.Writer, options ...Option) (string, error) {
+// file is removed. arch is Go's word for the processor; log gets what mmdebstrap says, whose environment has these variables besides.
+func DriverBase(ctx context.Context, suite, arch, cache string, log io.Writer, env ...string) (string, error) {
 	key := sha256.Sum256([]byte(strings.Join(append(driverPackages, driverUnused...), "\n")))
 	path := filepath.Join(cache, "images", fmt.Sprintf("base-%s-%s-%x.tar.gz", suite, arch, key[:6]))
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
@@ -56,9 +56,7 @@ func DriverBase(ctx context.Context, suite, arch, cache string, log io.Writer, o
 	}
 	// Made under another name: what is in the cache is whole and checked.
 	fresh := strings.TrimSuffix(path, ".tar.gz") + ".new.tar.gz"
-	err := Debian(ctx, suite, driverPackages, fresh, append([]Option{
-		WithVariant(VariantExtract), WithArch(debianArch(arch)), WithExclude(driverUnused...), WithLog(log),
-	}, options...)...)
+	err := Debian(ctx, suite, driverPackages, fresh, Options{Variant: VariantExtract, Arch: debianArch(arch), Exclude: driverUnused, Log: log, Env: env})
 	if err != nil {
 		return "", err
 	}

@@ -19,7 +19,7 @@ import (
 // shared library that a program or library in it is linked to and that is not
 // there, as "usr/sbin/mkfs.xfs needs libinih.so.1", sorted.
 //
-// It is the counterpart of WithExclude: what was left out must not be needed,
+// It is the counterpart of Options.Exclude: what was left out must not be needed,
 // also after the suite's packages have changed. Libraries that a program opens
 // by itself (dlopen) are not seen.
 func MissingLibraries(rootfs string) ([]string, error) {

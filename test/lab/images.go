@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -212,7 +211,7 @@ func (l *Lab) bases(ctx context.Context) error {
 
 // DriverBase returns the tar file with the root file system of the driver's image for a processor, named as GOARCH.
 func (l *Lab) DriverBase(ctx context.Context, arch string) (string, error) {
-	return image.DriverBase(ctx, l.versions["DEBIAN_IMAGE_SUITE"], arch, l.cache, io.Discard, image.WithEnv(l.buildMark()))
+	return image.DriverBase(ctx, l.versions["DEBIAN_IMAGE_SUITE"], arch, l.cache, nil, l.buildMark())
 }
 
 func (l *Lab) postgresBase(ctx context.Context) (string, error) {
@@ -241,7 +240,7 @@ func (l *Lab) debianBase(ctx context.Context, pkg string, exclude ...string) (st
 		}
 		defer func() { _ = log.Close() }()
 		err = image.Debian(ctx, suite, []string{pkg}, filepath.Join(dir, "base.tar"),
-			image.WithLog(log), image.WithExclude(exclude...), image.WithEnv(l.buildMark(), "TMPDIR="+dir))
+			image.Options{Log: log, Exclude: exclude, Env: []string{l.buildMark(), "TMPDIR=" + dir}})
 		if err != nil {
 			return l.logged(name, err)
 		}
