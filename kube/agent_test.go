@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -81,9 +82,10 @@ func TestClusterID(t *testing.T) {
 }
 
 func TestNewClientOutsideACluster(t *testing.T) {
-	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	t.Setenv("KUBECONFIG", "")
-	if _, err := kubeclient.NewClient(); err == nil || !strings.Contains(err.Error(), "KUBECONFIG") {
+	for _, variable := range []string{"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBECONFIG"} {
+		t.Setenv(variable, "")
+	}
+	if _, err := kubeclient.NewClient(); !errors.Is(err, kubeclient.ErrNoServer) || !strings.Contains(err.Error(), "KUBECONFIG") || strings.Contains(err.Error(), "--") {
 		t.Errorf("got %v", err)
 	}
 	t.Setenv("KUBECONFIG", t.TempDir()+"/absent")

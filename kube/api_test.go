@@ -20,6 +20,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // fakeAPI is a small API server: the real client sends it real requests over HTTP. It serves lists and watches of two
@@ -228,10 +229,4 @@ func (a *fakeAPI) eventObjects() string {
 	return sorted(list)
 }
 
-// must ends the test at once if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must

@@ -37,13 +37,9 @@ func (d *allThere) Extend(_ context.Context, id lvm.ID, required, _ lvm.Bytes) (
 // requests 2 GiB, and ns/copy, a clone of it.
 func withVolumes(t *testing.T, pvs ...*corev1.PersistentVolume) (*Agent, *allThere, func() []string) {
 	t.Helper()
-	list := &corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}}
-	for _, pv := range pvs {
-		list.Items = append(list.Items, *pv)
-	}
 	data, copied := growingClaim(), kubetest.Claim("copy", "late", "")
 	client, sent := kubetest.RecordedClient(t, map[string]any{
-		"GET /api/v1/persistentvolumes": list, "GET /api/v1/persistentvolumes/pvc-data": pvs[0], "PATCH /api/v1/persistentvolumes/pvc-data": pvs[0],
+		"GET /api/v1/persistentvolumes": listOf(pvs...), "GET /api/v1/persistentvolumes/pvc-data": pvs[0], "PATCH /api/v1/persistentvolumes/pvc-data": pvs[0],
 		"PATCH /api/v1/namespaces/ns/persistentvolumeclaims/data/status": data, "PATCH /api/v1/namespaces/ns/persistentvolumeclaims/copy": copied,
 		"POST /api/v1/namespaces/ns/events": &corev1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}},
 		"GET /api/v1/namespaces/ns/pods":    &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}},

@@ -2,16 +2,11 @@ package kube
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
-	"path"
-	"sync/atomic"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -40,16 +35,11 @@ func TestMissingVolumes(t *testing.T) {
 		"pvc-4":  boundVolume("pvc-4", "elsewhere", api.DriverName, "node-2"),
 		"byhand": boundVolume("byhand", "adopted", api.DriverName, "node-1"),
 	}
-	var reads atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		reads.Add(1)
-		if pv := volumes[path.Base(r.URL.Path)]; pv != nil {
-			kubetest.Reply(w, http.StatusOK, pv)
-			return
-		}
-		kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
-	}))
-	client := kubetest.ClientOf(t, server)
+	answers := map[string]any{}
+	for name, pv := range volumes {
+		answers["GET /api/v1/persistentvolumes/"+name] = pv
+	}
+	client, sent := kubetest.RecordedClient(t, answers)
 	held := lvm.ManagedVolumes{Owned: []lvm.ManagedVolume{{Volume: lvm.Volume{Name: "pvc-2"}}}, Unread: []string{"/dev/sdb could not be read: input/output error"}}
 	agent := NewAgent(Config{Client: client, Node: "node-1", Holdings: func(context.Context) (lvm.ManagedVolumes, error) { return held, nil }})
 	for claim, volume := range map[string]string{"data": "pvc-1", "there": "pvc-2", "other": "pvc-3", "elsewhere": "pvc-4", "adopted": "byhand"} {
@@ -59,17 +49,12 @@ func TestMissingVolumes(t *testing.T) {
 		}
 		must(t, agent.claims.Add(c))
 	}
-	check := func(what string, wantReads int32, want ...lvm.Volume) {
+	check := func(what string, wantReads int, want ...lvm.Volume) {
 		t.Helper()
+		before := len(sent())
 		must(t, agent.lookForMissing(t.Context()))
-		got := agent.MissingVolumes()
-		if len(got) != len(want) || reads.Swap(0) != wantReads {
-			t.Fatalf("%s: after %d reads %+v, want %+v after %d", what, reads.Load(), got, want, wantReads)
-		}
-		for i := range got {
-			if got[i] != want[i] {
-				t.Errorf("%s: got %+v, want %+v", what, got[i], want[i])
-			}
+		if got, reads := agent.MissingVolumes(), len(sent())-before; !slices.Equal(got, want) || reads != wantReads {
+			t.Fatalf("%s: after %d reads %+v, want %+v after %d", what, reads, got, want, wantReads)
 		}
 	}
 	data := lvm.Volume{ID: lvm.ID{VG: kubetest.TestVG, LV: "pvc-1"}, UUID: "uuid-of-pvc-1", Name: "pvc-1", Claim: "ns/data", Group: "vg-data"}

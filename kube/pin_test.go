@@ -1,13 +1,9 @@
 package kube
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
@@ -95,16 +91,13 @@ func TestContentOfSnapshotWithFormerName(t *testing.T) {
 		"another one names its snapshot too": {"new", "b", []*kubeclient.Content{kubetest.ContentOf("forged", "new", hOld), kubetest.ContentOf("b", "new", hNew)}, "", hNew, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if test.now == "" || r.URL.Path != "/apis/snapshot.storage.k8s.io/v1/namespaces/ns/volumesnapshots/nightly" {
-					kubetest.Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
-					return
-				}
-				kubetest.Reply(w, http.StatusOK, map[string]any{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kubeclient.KindSnapshot,
-					"metadata": map[string]any{"namespace": "ns", "name": "nightly", "uid": test.now},
-					"status":   map[string]any{"boundVolumeSnapshotContentName": test.content}})
-			}))
-			client := kubetest.ClientOf(t, server)
+			answers := map[string]any{"GET /apis/snapshot.storage.k8s.io/v1/namespaces/ns/volumesnapshots/nightly": map[string]any{
+				"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kubeclient.KindSnapshot, "metadata": map[string]any{"namespace": "ns", "name": "nightly", "uid": test.now},
+				"status": map[string]any{"boundVolumeSnapshotContentName": test.content}}}
+			if test.now == "" {
+				clear(answers)
+			}
+			client, _ := kubetest.RecordedClient(t, answers)
 			agent := NewAgent(Config{Client: client, Node: "node-1"})
 			for _, c := range test.here {
 				must(t, agent.contents.Add(c))

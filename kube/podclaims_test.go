@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -72,6 +73,8 @@ func TestPodClaim(t *testing.T) {
 	byOthers := api.PodClaim{Name: "data", UID: "claim-data", Node: "node-1", ByOthers: true}
 	restored, cloned := unbound, unbound
 	restored.FromSnapshot, cloned.FromClaim = true, true
+	raw := unbound
+	raw.Size, raw.Block, raw.AccessModes = 1<<30, true, []string{"ReadWriteOncePod"}
 	selecting := unbound
 	selecting.ByOthers = true
 	from := func(group *string, kind string) func(*corev1.PersistentVolumeClaim) {
@@ -84,7 +87,11 @@ func TestPodClaim(t *testing.T) {
 		want   api.PodClaim
 		ours   bool
 	}{
-		"unbound":           {func(*corev1.PersistentVolumeClaim) {}, unbound, true},
+		"unbound": {func(*corev1.PersistentVolumeClaim) {}, unbound, true},
+		"a raw one": {func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.VolumeMode, c.Spec.AccessModes = ptr.To(corev1.PersistentVolumeBlock), []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+			c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+		}, raw, true},
 		"a restore":         {from(ptr.To("snapshot.storage.k8s.io"), "VolumeSnapshot"), restored, true},
 		"a clone":           {from(nil, "PersistentVolumeClaim"), cloned, true},
 		"a populator's":     {from(ptr.To("volsync.backube"), "ReplicationDestination"), byOthers, true},

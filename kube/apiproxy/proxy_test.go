@@ -23,6 +23,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/apiproxy"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 // apiServer serves lists and watches of claims and PersistentVolumes in protobuf, and records the requests that it receives.
@@ -108,12 +109,7 @@ func encode(t *testing.T, o runtime.Object) []byte {
 	return b.Bytes()
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must
 
 // start serves the proxy of node-1 in front of the API server. The proxy's configuration contains the driver's own token.
 func (s *apiServer) start(t *testing.T) (url string) {

@@ -22,6 +22,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 const gib = lvm.Bytes(1 << 30)
@@ -211,10 +212,4 @@ func TestResolvedEventNamesTheNode(t *testing.T) {
 	}
 }
 
-// must ends the test at once if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must

@@ -24,6 +24,7 @@ import (
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/kube/kubetest"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 const (
@@ -139,9 +140,7 @@ func ownContent(volumes ...string) content {
 // TestTake: the mark comes before the snapshots, and the status after them.
 func TestTake(t *testing.T) {
 	d := &disks{}
-	if err := actorOn(t, d, nil).act(t.Context(), ownContent(here+"/pvc-1", here+"/pvc-2")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, actorOn(t, d, nil).act(t.Context(), ownContent(here+"/pvc-1", here+"/pvc-2")))
 	d.expect(t, `PATCH c {"metadata":{"annotations":{"`+api.AnnotationGroupBeingCreated+`":"yes"},"resourceVersion":"7"}}`,
 		"take groupsnapshot-uid of 2", `PATCH c/status {"status":{"creationTime":"1970-01-01T00:00:01Z","error":null,"readyToUse":true,"volumeGroupSnapshotHandle":"`+groupHandle+`","volumeSnapshotInfoList":[{"creationTime":1000000000,"readyToUse":true,"restoreSize":1073741824,"snapshotHandle":"`)
 }
@@ -166,9 +165,7 @@ func TestLabel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := &disks{}
 			test.c.name, test.c.version = "c", "7"
-			if err := actorOn(t, d, nil).act(t.Context(), test.c); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, actorOn(t, d, nil).act(t.Context(), test.c))
 			if test.here {
 				d.expect(t, `PATCH c {"metadata":{"labels":{"`+api.LabelManagedBy+`":"node-1"},"resourceVersion":"7"}}`)
 			} else {
@@ -256,13 +253,9 @@ func TestDelete(t *testing.T) {
 	a := actorOn(t, d, nil)
 	c := ownContent(here + "/pvc-1")
 	c.deleting, c.condemned, c.handle, c.finalizers = true, true, groupHandle, []string{"a", api.FinalizerGroupContent}
-	if err := a.act(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, a.act(t.Context(), c))
 	c.handle = ""
-	if err := a.act(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, a.act(t.Context(), c))
 	d.expect(t, "delete "+groupHandle, `PATCH c/status {"status":{"creationTime":null,"error":null,"readyToUse":null,"volumeGroupSnapshotHandle":null}}`,
 		"delete "+here+"/g-", `PATCH c {"metadata":{"finalizers":["a"],"resourceVersion":"7"}}`)
 	failing := &disks{failed: lvm.Errorf(lvm.KindInUse, "open")}
@@ -331,9 +324,7 @@ func TestNamespacesShareQueue(t *testing.T) {
 		o := groupContent("content-"+uid, uid, "", "Delete", false)
 		o.UID, o.Labels = types.UID(uid), map[string]string{api.LabelManagedBy: "node-1"}
 		o.Spec.GroupSnapshotRef.Namespace, o.Spec.Source.VolumeHandles = namespace, []string{here + "/pvc-1"}
-		if err := a.own.Add(&o); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, a.own.Add(&o))
 	}
 	for i := range 20 {
 		add("greedy", fmt.Sprintf("g%d", i))

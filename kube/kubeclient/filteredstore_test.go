@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 func storeOfClasses(changed func(key string, items []string)) *FilteredStore[string] {
@@ -42,9 +44,7 @@ func TestChangesHaveFormerItemFirst(t *testing.T) {
 // TestSelection: Items returns what the function selects, in the order of the keys.
 func TestSelection(t *testing.T) {
 	s := storeOfClasses(func(string, []string) {})
-	if err := s.Replace([]any{ofClass("d", "4"), ofClass("b", "2"), ofClass("c", "3"), ofClass("a", "1")}, ""); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.Replace([]any{ofClass("d", "4"), ofClass("b", "2"), ofClass("c", "3"), ofClass("a", "1")}, ""))
 	if items := s.Items(func(class string) bool { return class != "3" }); !slices.Equal(items, []string{"1", "2", "4"}) {
 		t.Errorf("items %q", items)
 	}
@@ -57,9 +57,7 @@ func TestEventIsStripped(t *testing.T) {
 		Keep:  func(o any) (*corev1.PersistentVolume, bool) { pv, ok := o.(*corev1.PersistentVolume); return pv, ok },
 		Strip: func(o any) any { return &corev1.PersistentVolume{ObjectMeta: Names(o.(*corev1.PersistentVolume))} },
 	}
-	if err := s.Update(ofClass("a", "one")); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.Update(ofClass("a", "one")))
 	if kept, there, _ := s.Find("a"); !there || kept.Spec.StorageClassName != "" {
 		t.Errorf("kept %v", kept)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
 
 func Claim(name, class, volume string) *corev1.PersistentVolumeClaim {
@@ -98,7 +99,7 @@ const TestVG = "AAAAAA-BBBB-CCCC-DDDD-EEEE-FFFF-GGGGGG"
 
 func TypesUID(s string) types.UID { return types.UID(s) }
 
-// RecordedClient returns a client of an API server that answers only these requests. sent returns the requests that it received.
+// RecordedClient returns a client of an API server that answers only these requests; an answer may be an error of package apierrors. sent returns the requests that it received.
 func RecordedClient(t *testing.T, answers map[string]any) (client *kubeclient.Client, sent func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -107,11 +108,15 @@ func RecordedClient(t *testing.T, answers map[string]any) (client *kubeclient.Cl
 		mu.Lock()
 		requests = append(requests, r.Method+" "+r.URL.Path)
 		mu.Unlock()
-		if body, ok := answers[r.Method+" "+r.URL.Path]; ok {
-			Reply(w, http.StatusOK, body)
+		body, ok := answers[r.Method+" "+r.URL.Path]
+		if !ok {
+			body = apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path)
+		}
+		if refused, is := body.(*apierrors.StatusError); is {
+			Reply(w, int(refused.ErrStatus.Code), refused.Status())
 			return
 		}
-		Reply(w, http.StatusNotFound, apierrors.NewNotFound(schema.GroupResource{}, r.URL.Path).Status())
+		Reply(w, http.StatusOK, body)
 	}))
 	return ClientOf(t, server), func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(requests) }
 }
@@ -131,9 +136,7 @@ func ClientOf(t testing.TB, server *httptest.Server) *kubeclient.Client {
 	t.Helper()
 	t.Cleanup(server.Close)
 	client, err := kubeclient.NewClientFor(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return client
 }
 
@@ -143,9 +146,7 @@ func PodList(t testing.TB, pods ...corev1.Pod) []byte {
 	scheme := kubeclient.NewScheme()
 	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods}
 	text, err := runtime.Encode(protobuf.NewSerializer(scheme, scheme), list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return text
 }
 

@@ -88,38 +88,20 @@ func TestWaitingMoveIsReadRarely(t *testing.T) {
 		w := newWorld(corev1.PersistentVolumeReclaimDelete, "data")
 		requests := 0
 		w.before = func() error { requests++; return nil }
-		for _, a := range w.agents {
-			defer a.queue.ShutDown()
-			a.now = time.Now
-		}
 		w.startPod("db-0")
 		w.annotateClaim("data", api.AnnotationMoveTo, "node-2")
-		for _, a := range w.agents {
-			a.Observe(w.claims["data"], false)
-		}
-		work := func(d time.Duration) {
-			for end := time.Now().Add(d); time.Now().Before(end); {
-				again := lookLater
-				for _, a := range w.agents {
-					if next := a.round(t.Context(), "ns"); next > 0 {
-						again = min(again, next)
-					}
-					w.reconcile()
-				}
-				time.Sleep(again)
-			}
-		}
-		work(time.Minute)
+		w.live(t, "data")
+		w.work(t, time.Minute)
 		if !isParked(w.pvs["pvc-uid-data"]) {
 			t.Fatal("the move did not begin")
 		}
 		requests = 0
-		work(time.Hour)
+		w.work(t, time.Hour)
 		if requests > 5000 {
 			t.Errorf("a move that waits for a pod costs %d requests an hour", requests)
 		}
 		w.stopPod("db-0", false)
-		work(lookLater + time.Second)
+		w.work(t, lookLater+time.Second)
 		if v := w.nodes["node-1"].vols["pvc-uid-data"]; v.State == lvm.StateReady {
 			t.Errorf("the volume is not held %s after its pod has ended", lookLater)
 		}
@@ -130,13 +112,7 @@ func TestWaitingMoveIsReadRarely(t *testing.T) {
 func TestEndedCopyIsSeenSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := play(t, corev1.PersistentVolumeReclaimDelete)
-		for _, a := range p.agents {
-			defer a.queue.ShutDown()
-			a.now = time.Now
-			for _, claim := range []string{"data", "wal"} {
-				a.Observe(p.claims[claim], false)
-			}
-		}
+		p.live(t, "data", "wal")
 		work := func(d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(lookSoon / 2) {
 				for _, a := range p.agents {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 	"github.com/nodelvm/nodelvm/move"
 )
 
@@ -16,9 +17,7 @@ import (
 func TestParseOffer(t *testing.T) {
 	offer := move.Offer{Volume: "vg/lv", Move: "1", Name: "v", Class: lvm.Class{Group: "theirs", Layout: lvm.LayoutStriped, Stripes: 2, StripeSize: 64 * lvm.KiB}, Size: 8 * lvm.MiB}
 	text, err := json.Marshal(offer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	parameters := map[string]string{"volumeGroup": "ours", "layout": "striped", "stripes": "3", "mkfsOptions": "-K", "csi.storage.k8s.io/fstype": "xfs"}
 	got, class, err := parseOffer(Offer{Move: "1", Text: text}, parameters)
 	if err != nil || got != offer {
@@ -77,13 +76,9 @@ func (r *receiver) Receive(_ context.Context, in lvm.Incoming) (lvm.Volume, erro
 func TestOfferOfAnotherClaim(t *testing.T) {
 	r := &receiver{}
 	node, err := move.New(move.Config{Engine: r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	text, err := json.Marshal(move.Offer{Move: "1", Name: "pvc-1", Volume: "vg/pvc-1", Claim: "another/victim", Class: lvm.Class{Layout: lvm.LayoutLinear}, Size: lvm.GiB})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	of := Offered{Name: "pvc-1", Handle: "vg/pvc-1", Claim: "ns/db", Block: true, Size: lvm.GiB}
 	if _, err := EngineOf(node, nil).Receive(t.Context(), Offer{Move: "1", Text: text}, of, map[string]string{"volumeGroup": "vg"}); err == nil || err.Error() != "full" {
 		t.Fatal(err)
@@ -118,9 +113,7 @@ func (r *rounds) TakeRound(context.Context, lvm.RoundSpec) (lvm.Round, error) {
 func TestRoundIsPrepared(t *testing.T) {
 	r := &rounds{}
 	node, err := move.New(move.Config{Engine: r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var failure error
 	engine := EngineOf(node, func(context.Context, lvm.ID) (func(), error) {
 		r.did = append(r.did, "prepare")

@@ -379,32 +379,13 @@ func TestReadyMoveIsReadSoon(t *testing.T) {
 		p := playThin(t)
 		requests := 0
 		p.before = func() error { requests++; return nil }
-		for _, a := range p.agents {
-			defer a.queue.ShutDown()
-			a.now = time.Now
-			for _, claim := range []string{"data", "wal"} {
-				a.Observe(p.claims[claim], false)
-			}
-		}
-		work := func(d time.Duration) {
-			for end := time.Now().Add(d); time.Now().Before(end); {
-				again := lookLater
-				for _, a := range p.agents {
-					if next := a.round(t.Context(), "ns"); next > 0 {
-						again = min(again, next)
-					}
-					p.now = time.Now()
-					p.reconcile()
-				}
-				time.Sleep(again)
-			}
-		}
-		work(2 * time.Minute)
+		p.live(t, "data", "wal")
+		p.work(t, 2*time.Minute)
 		if s := p.status("data"); !strings.Contains(s.Message, "is copied, but") {
 			t.Fatalf("the status is %+v", s)
 		}
 		p.stopPod("db-0", false)
-		work(3 * time.Second)
+		p.work(t, 3*time.Second)
 		if v := p.nodes["node-1"].vols["pvc-uid-data"]; v.State == lvm.StateReady {
 			t.Error("the volume is not held 3 s after its pod has ended")
 		}
@@ -412,10 +393,7 @@ func TestReadyMoveIsReadSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := playThin(t)
 		requests := 0
-		for _, a := range p.agents {
-			defer a.queue.ShutDown()
-			a.now = time.Now
-		}
+		p.live(t)
 		for range 24 * 60 {
 			for _, a := range p.agents {
 				a.round(t.Context(), "ns")
@@ -425,16 +403,7 @@ func TestReadyMoveIsReadSoon(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		p.before = func() error { requests++; return nil }
-		for end := time.Now().Add(time.Hour); time.Now().Before(end); {
-			again := lookLater
-			for _, a := range p.agents {
-				if next := a.round(t.Context(), "ns"); next > 0 {
-					again = min(again, next)
-				}
-				p.reconcile()
-			}
-			time.Sleep(again)
-		}
+		p.work(t, time.Hour)
 		if requests > 20_000 {
 			t.Errorf("two volumes that wait for a pod since a day cost %d requests an hour", requests)
 		}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,6 +74,32 @@ type vol struct {
 }
 
 const group = "AAAAAA-BBBB-CCCC-DDDD-EEEE-FFFF-GGGGG"
+
+// live gives the agents the time of the test's bubble, and these claims.
+func (w *world) live(t *testing.T, claims ...string) {
+	for _, a := range w.agents {
+		t.Cleanup(a.queue.ShutDown)
+		a.now = time.Now
+		for _, claim := range claims {
+			a.Observe(w.claims[claim], false)
+		}
+	}
+}
+
+// work has the agents take rounds for some time, as often as they ask for, beside the cluster's controllers.
+func (w *world) work(t *testing.T, d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		again := lookLater
+		for _, a := range w.agents {
+			if next := a.round(t.Context(), "ns"); next > 0 {
+				again = min(again, next)
+			}
+			w.now = time.Now()
+			w.reconcile()
+		}
+		time.Sleep(again)
+	}
+}
 
 func newWorld(policy corev1.PersistentVolumeReclaimPolicy, claims ...string) *world {
 	w := &world{
