@@ -32,78 +32,56 @@ func kubectlCommand(open opener, dir *string) *cobra.Command {
 			if err := l.ControlPlaneError(); err != nil {
 				return err
 			}
-			err = l.Kubectl(c.Context(), os.Stdin, os.Stdout, os.Stderr, args...)
-			var exit *exec.ExitError
-			if errors.As(err, &exit) {
-				return exitCode(exit.ExitCode())
-			}
-			return err
+			return withExitCode(l.Kubectl(c.Context(), os.Stdin, os.Stdout, os.Stderr, args...))
 		},
 	}
 }
 
-func shellCommand(open opener) *cobra.Command {
-	return &cobra.Command{
-		Use:   "shell",
-		Short: "Start a shell in the lab's network, with kubectl, helm and kubectl nodelvm for the cluster's admin",
-		Args:  cobra.NoArgs,
-		RunE: open.then(func(ctx context.Context, l *lab.Lab, _ []string) error {
-			err := l.InteractiveShell(ctx)
-			var exit *exec.ExitError
-			if errors.As(err, &exit) {
-				return exitCode(exit.ExitCode())
-			}
-			return err
-		}),
+// withExitCode returns the exit code of a program that failed as the lab's own.
+func withExitCode(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exitCode(exit.ExitCode())
 	}
+	return err
 }
 
 func statusCommand(open opener) *cobra.Command {
-	return &cobra.Command{
-		Use:   "status",
-		Short: "Show what of the lab is running",
-		Args:  cobra.NoArgs,
-		RunE: open.then(func(_ context.Context, l *lab.Lab, _ []string) error {
-			status, err := l.Status()
-			if err != nil {
-				return err
+	return open.command("status", "Show what of the lab is running", cobra.NoArgs, func(_ context.Context, l *lab.Lab, _ []string) error {
+		status, err := l.Status()
+		if err != nil {
+			return err
+		}
+		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		_, _ = fmt.Fprintf(w, "folder\t%s\nnetwork namespace\t%s\nlogs\t%s\n", status.Dir, status.Namespace, l.Logs())
+		for _, p := range status.Processes {
+			state := "stopped"
+			if p.Running {
+				state = fmt.Sprintf("running, pid %d", p.PID)
 			}
-			w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-			_, _ = fmt.Fprintf(w, "folder\t%s\nnetwork namespace\t%s\nlogs\t%s\n", status.Dir, status.Namespace, l.Logs())
-			for _, p := range status.Processes {
-				state := "stopped"
-				if p.Running {
-					state = fmt.Sprintf("running, pid %d", p.PID)
-				}
-				_, _ = fmt.Fprintf(w, "%s\t%s\n", p.Name, state)
-			}
-			return w.Flush()
-		}),
-	}
+			_, _ = fmt.Fprintf(w, "%s\t%s\n", p.Name, state)
+		}
+		return w.Flush()
+	})
 }
 
 func logsCommand(open opener) *cobra.Command {
 	var follow bool
-	c := &cobra.Command{
-		Use:   "logs [NAME]",
-		Short: "List the logs, or show one",
-		Args:  cobra.MaximumNArgs(1),
-		RunE: open.then(func(ctx context.Context, l *lab.Lab, args []string) error {
-			if len(args) == 0 {
-				return listLogs(l.Logs())
-			}
-			tail := []string{"-n", "+1"}
-			if follow {
-				tail = []string{"-n", "30", "-F"}
-			}
-			cmd := exec.CommandContext(ctx, "tail", append(tail, filepath.Join(l.Logs(), filepath.Base(args[0])+".log"))...)
-			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-			if err := cmd.Run(); err != nil && ctx.Err() == nil {
-				return err
-			}
-			return nil
-		}),
-	}
+	c := open.command("logs [NAME]", "List the logs, or show one", cobra.MaximumNArgs(1), func(ctx context.Context, l *lab.Lab, args []string) error {
+		if len(args) == 0 {
+			return listLogs(l.Logs())
+		}
+		tail := []string{"-n", "+1"}
+		if follow {
+			tail = []string{"-n", "30", "-F"}
+		}
+		cmd := exec.CommandContext(ctx, "tail", append(tail, filepath.Join(l.Logs(), filepath.Base(args[0])+".log"))...)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil && ctx.Err() == nil {
+			return err
+		}
+		return nil
+	})
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is appended")
 	return c
 }
@@ -121,26 +99,4 @@ func listLogs(dir string) error {
 		fmt.Printf("%9d  %s\n", info.Size(), strings.TrimSuffix(filepath.Base(f), ".log"))
 	}
 	return nil
-}
-
-func buildCommand(open opener) *cobra.Command {
-	return &cobra.Command{
-		Use:   "build",
-		Short: "Install, compile and prepare all that up needs, and raise nothing",
-		Args:  cobra.NoArgs,
-		RunE: open.then(func(ctx context.Context, l *lab.Lab, _ []string) error {
-			return l.Build(ctx, os.Stderr)
-		}),
-	}
-}
-
-func importCommand(open opener) *cobra.Command {
-	return &cobra.Command{
-		Use:   "import ARCHIVE.tar",
-		Short: "Put a docker-archive into every running node",
-		Args:  cobra.ExactArgs(1),
-		RunE: open.then(func(ctx context.Context, l *lab.Lab, args []string) error {
-			return l.ImportImage(ctx, args[0])
-		}),
-	}
 }
