@@ -13,10 +13,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/apiproxy"
 )
 
@@ -153,20 +152,12 @@ func writeOthers(t *testing.T, volumes, snapshots int) {
 // inParallel does n things, 16 at a time.
 func inParallel(t *testing.T, n int, do func(i int) error) {
 	t.Helper()
-	numbers := make(chan int)
-	var writers sync.WaitGroup
-	for range 16 {
-		writers.Go(func() {
-			for i := range numbers {
-				must(t, do(i))
-			}
-		})
-	}
+	var writers errgroup.Group
+	writers.SetLimit(16)
 	for i := range n {
-		numbers <- i
+		writers.Go(func() error { return do(i) })
 	}
-	close(numbers)
-	writers.Wait()
+	must(t, writers.Wait())
 }
 
 // otherSnapshot writes a VolumeSnapshot of another volume, which the snapshot controller has bound.
@@ -191,7 +182,9 @@ func otherVolume(ctx context.Context, client kubernetes.Interface, space string,
 	if _, err := client.CoreV1().PersistentVolumeClaims(space).UpdateStatus(ctx, claim, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
-	pv, err := client.CoreV1().PersistentVolumes().Create(ctx, otherPV(claim, on), metav1.CreateOptions{})
+	pv := provisioned(on, claim)
+	pv.Name, pv.Labels = claim.Spec.VolumeName, ofMemoryTest
+	pv, err = client.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -215,24 +208,6 @@ func otherClaim(i int, on string) *corev1.PersistentVolumeClaim {
 			StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources:  corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 			VolumeName: fmt.Sprintf("pvc-00000000-0000-4000-8000-%012d", i),
-		},
-	}
-}
-
-func otherPV(claim *corev1.PersistentVolumeClaim, on string) *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.VolumeName, Labels: ofMemoryTest, Finalizers: []string{api.FinalizerProvisioner}, Annotations: map[string]string{
-			"pv.kubernetes.io/provisioned-by": driver, "volume.kubernetes.io/provisioner-deletion-secret-name": "", "volume.kubernetes.io/provisioner-deletion-secret-namespace": "",
-		}},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList(claim.Spec.Resources.Requests), AccessModes: claim.Spec.AccessModes,
-			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete, StorageClassName: "thin",
-			ClaimRef:     &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
-			NodeAffinity: affinityTo(on),
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: driver, VolumeHandle: "abcdef-0123-4567-89ab-cdef-0123-456789/" + claim.Spec.VolumeName, FSType: "ext4",
-				VolumeAttributes: map[string]string{"storage.kubernetes.io/csiProvisionerIdentity": "1795390000000-1234-nodelvm.io-" + on, "nodelvm.io/volume-group": "vg"},
-			}},
 		},
 	}
 }

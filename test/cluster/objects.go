@@ -58,22 +58,31 @@ func (c *Cluster) WaitClaimBound(ctx context.Context, name string) (v Volume, er
 	return v, err
 }
 
-// WaitClaimEvent waits for an event on a claim with this reason whose message contains the words, and returns the message.
-func (c *Cluster) WaitClaimEvent(ctx context.Context, name, reason, words string) (said string, err error) {
-	list := metav1.ListOptions{FieldSelector: "involvedObject.kind=PersistentVolumeClaim,involvedObject.name=" + name + ",reason=" + reason}
-	err = Eventually(ctx, func() error {
-		events, err := c.Client.CoreV1().Events(Namespace).List(ctx, list)
+// WaitClaimEvent waits for an event on a claim with this reason whose message contains the words, and notes the message.
+func (c *Cluster) WaitClaimEvent(ctx context.Context, name, reason, words string) error {
+	return c.waitEvent(ctx, name, "involvedObject.kind=PersistentVolumeClaim,reason="+reason, words)
+}
+
+// WaitEvent waits for an event on an object whose message contains the words, and notes the message.
+func (c *Cluster) WaitEvent(ctx context.Context, object, words string) error {
+	return c.waitEvent(ctx, object, "", words)
+}
+
+func (c *Cluster) waitEvent(ctx context.Context, object, selector, words string) error {
+	selector = strings.TrimSuffix("involvedObject.name="+object+","+selector, ",")
+	return Eventually(ctx, func() error {
+		list, err := c.Client.CoreV1().Events(Namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
 		if err != nil {
 			return err
 		}
-		for _, e := range events.Items {
-			if said = e.Message; strings.Contains(said, words) {
+		for _, e := range list.Items {
+			if strings.Contains(e.Message, words) {
+				c.Reporter.Note("%s: %s", e.Reason, e.Message)
 				return nil
 			}
 		}
-		return fmt.Errorf("no event %s on claim %s says %q%s", reason, name, words, c.LastEvents(ctx, name))
+		return fmt.Errorf("no event with %s says %q%s", selector, words, c.LastEvents(ctx, object))
 	})
-	return said, err
 }
 
 // RequestSize requests a new size for a claim.
@@ -92,25 +101,6 @@ func (c *Cluster) Delete(ctx context.Context, objects ...string) error {
 // Deletion returns a function that deletes an object, if it exists, and waits until it is gone.
 func (c *Cluster) Deletion(ctx context.Context, object string) func() error {
 	return func() error { return c.Delete(ctx, object, "--ignore-not-found") }
-}
-
-// WaitEvent waits for an event on an object whose message contains the words, and returns the message.
-func (c *Cluster) WaitEvent(ctx context.Context, object, words string) (string, error) {
-	var said string
-	err := Eventually(ctx, func() error {
-		list, err := c.Client.CoreV1().Events(Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + object})
-		if err != nil {
-			return err
-		}
-		for _, e := range list.Items {
-			if strings.Contains(e.Message, words) {
-				said = e.Message
-				return nil
-			}
-		}
-		return fmt.Errorf("no event on %s says %q%s", object, words, c.LastEvents(ctx, object))
-	})
-	return said, err
 }
 
 // LastEvents returns the last events of an object as text for an error.

@@ -22,10 +22,7 @@ func DeletePods(ctx context.Context, env *Environment) error {
 
 // DeletePodsAndVolumes deletes every pod and claim, and waits until no volume is left.
 func DeletePodsAndVolumes(ctx context.Context, env *Environment) error {
-	if err := DeletePods(ctx, env); err != nil {
-		return err
-	}
-	return NoVolumesRemain(ctx, env)
+	return InOrder(DeletePods, NoVolumesRemain)(ctx, env)
 }
 
 // NoVolumesRemain waits until no node has a logical volume. It removes empty thin pools, which the driver keeps for some time.

@@ -17,10 +17,8 @@ const (
 
 // SmallDatabase starts the PostgreSQL server on a thin volume of 512 MiB, with pgbench's tables and one for a cluster.Writer.
 func SmallDatabase(ctx context.Context, env *Environment) error {
-	for _, manifest := range []string{"life-classes.yaml", "life-database.yaml"} {
-		if err := Apply(manifest)(ctx, env); err != nil {
-			return err
-		}
+	if err := Apply("life-classes.yaml", "life-database.yaml")(ctx, env); err != nil {
+		return err
 	}
 	if err := env.PrepareDatabase(ctx, DatabasePod); err != nil {
 		return err

@@ -12,9 +12,36 @@ import (
 //go:embed manifests
 var manifests embed.FS
 
-// Apply returns what a step does to send one of the scenarios' manifests to the API server.
-func Apply(name string) func(context.Context, *Environment) error {
-	return func(ctx context.Context, env *Environment) error { return env.ApplyWith(ctx, name) }
+// Apply returns what a step does to send some of the scenarios' manifests to the API server.
+func Apply(names ...string) func(context.Context, *Environment) error {
+	return func(ctx context.Context, env *Environment) error {
+		for _, name := range names {
+			if err := env.ApplyWith(ctx, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// PodReady returns what a step does to wait for a pod.
+func PodReady(name string) func(context.Context, *Environment) error {
+	return func(ctx context.Context, env *Environment) error {
+		_, err := env.WaitPodReady(ctx, name)
+		return err
+	}
+}
+
+// InOrder returns what does these things one after the other, up to the first that fails.
+func InOrder(steps ...func(context.Context, *Environment) error) func(context.Context, *Environment) error {
+	return func(ctx context.Context, env *Environment) error {
+		for _, step := range steps {
+			if err := step(ctx, env); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // ApplyWith sends a manifest with words replaced: oldNew is pairs of them.
@@ -29,10 +56,8 @@ func (env *Environment) ApplyWith(ctx context.Context, name string, oldNew ...st
 
 // CreateClasses creates the storage classes of classes.yaml and life-classes.yaml, but for the one that no claim can use.
 func CreateClasses(ctx context.Context, env *Environment) error {
-	for _, file := range []string{"classes.yaml", "life-classes.yaml"} {
-		if err := Apply(file)(ctx, env); err != nil {
-			return err
-		}
+	if err := Apply("classes.yaml", "life-classes.yaml")(ctx, env); err != nil {
+		return err
 	}
 	_, err := env.Kubectl(ctx, "", "delete", "storageclass", "too-early", "--ignore-not-found")
 	return err

@@ -13,10 +13,8 @@ import (
 // CapacityIsPublished creates the storage classes of load-classes.yaml and life-classes.yaml, and waits until every node publishes its
 // capacity for them.
 func CapacityIsPublished(ctx context.Context, env *Environment) error {
-	for _, manifest := range []string{"load-classes.yaml", "life-classes.yaml"} {
-		if err := Apply(manifest)(ctx, env); err != nil {
-			return err
-		}
+	if err := Apply("load-classes.yaml", "life-classes.yaml")(ctx, env); err != nil {
+		return err
 	}
 	return cluster.Eventually(ctx, func() error {
 		for _, node := range env.Lab.NodeNames() {

@@ -21,10 +21,7 @@ func (s *state) restoreElsewhere(ctx context.Context, env *scenario.Environment)
 			return err
 		}
 	}
-	if err := fill(ctx, env); err != nil {
-		return err
-	}
-	if err := stopAgents(ctx, env); err != nil {
+	if err := scenario.InOrder(fill, stopAgents)(ctx, env); err != nil {
 		return err
 	}
 	name := backupName + "-elsewhere"
@@ -101,7 +98,7 @@ func placeAgents(ctx context.Context, env *scenario.Environment, label string) e
 func claimsReturn(ctx context.Context, env *scenario.Environment) error {
 	for _, claim := range claims {
 		words := "node " + serverNode + " has insufficient capacity for claims books-data and books-log and books-raw together"
-		if _, err := env.WaitClaimEvent(ctx, claim, "SelectedNodeRemoved", words); err != nil {
+		if err := env.WaitClaimEvent(ctx, claim, "SelectedNodeRemoved", words); err != nil {
 			return err
 		}
 	}

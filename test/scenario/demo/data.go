@@ -96,14 +96,7 @@ const (
 )
 
 func readerRuns(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.Apply("block-xfs.yaml")(ctx, env); err != nil {
-		return err
-	}
-	if err := scenario.Apply("block-xfs-pod.yaml")(ctx, env); err != nil {
-		return err
-	}
-	_, err := env.WaitPodReady(ctx, readerPod)
-	return err
+	return scenario.InOrder(scenario.Apply("block-xfs.yaml", "block-xfs-pod.yaml"), scenario.PodReady(readerPod))(ctx, env)
 }
 
 func writeBoth(ctx context.Context, env *scenario.Environment) error {
@@ -114,10 +107,7 @@ func readBothBack(ctx context.Context, env *scenario.Environment) error {
 	if _, err := env.Kubectl(ctx, "", "delete", "pod", "-n", cluster.Namespace, readerPod, "--wait"); err != nil {
 		return err
 	}
-	if err := scenario.Apply("block-xfs-pod.yaml")(ctx, env); err != nil {
-		return err
-	}
-	if _, err := env.WaitPodReady(ctx, readerPod); err != nil {
+	if err := scenario.InOrder(scenario.Apply("block-xfs-pod.yaml"), scenario.PodReady(readerPod))(ctx, env); err != nil {
 		return err
 	}
 	return shells(ctx, env, checkRaw, checkXFS)

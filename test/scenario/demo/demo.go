@@ -63,10 +63,7 @@ func expandDatabase(ctx context.Context, env *scenario.Environment) error {
 }
 
 func snapshotNotes(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.Apply("demo-notes.yaml")(ctx, env); err != nil {
-		return err
-	}
-	if _, err := env.WaitPodReady(ctx, "notes"); err != nil {
+	if err := scenario.InOrder(scenario.Apply("demo-notes.yaml"), scenario.PodReady("notes"))(ctx, env); err != nil {
 		return err
 	}
 	if _, err := env.ExecInPod(ctx, "notes", "sh", "-c", "echo before > /data/note && sync"); err != nil {
@@ -82,10 +79,7 @@ func restoreNotes(ctx context.Context, env *scenario.Environment) error {
 	if _, err := env.ExecInPod(ctx, "notes", "sh", "-c", "echo after > /data/note && sync"); err != nil {
 		return err
 	}
-	if err := scenario.Apply("demo-restored.yaml")(ctx, env); err != nil {
-		return err
-	}
-	if _, err := env.WaitPodReady(ctx, "restored"); err != nil {
+	if err := scenario.InOrder(scenario.Apply("demo-restored.yaml"), scenario.PodReady("restored"))(ctx, env); err != nil {
 		return err
 	}
 	note, err := env.ExecInPod(ctx, "restored", "cat", "/data/note")

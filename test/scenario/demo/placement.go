@@ -69,7 +69,7 @@ func claimWaits(ctx context.Context, env *scenario.Environment) error {
 	if err := scenario.Apply("waiting.yaml")(ctx, env); err != nil {
 		return err
 	}
-	if _, err := env.WaitEvent(ctx, "alone", "waiting for first consumer"); err != nil {
+	if err := env.WaitEvent(ctx, "alone", "waiting for first consumer"); err != nil {
 		return err
 	}
 	pvc, err := env.Client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Get(ctx, "alone", metav1.GetOptions{})
@@ -133,11 +133,9 @@ func largeLands(ctx context.Context, env *scenario.Environment) error {
 }
 
 func impossibleWaits(ctx context.Context, env *scenario.Environment) error {
-	said, err := env.WaitEvent(ctx, "impossible", "did not have enough free storage")
-	if err != nil {
+	if err := env.WaitEvent(ctx, "impossible", "did not have enough free storage"); err != nil {
 		return err
 	}
-	env.Reporter.Note("the scheduler says: %s", said)
 	pvc, err := env.Client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Get(ctx, "impossible", metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -149,10 +147,5 @@ func impossibleWaits(ctx context.Context, env *scenario.Environment) error {
 }
 
 func immediateGetsEvent(ctx context.Context, env *scenario.Environment) error {
-	said, err := env.WaitEvent(ctx, "too-early", "WaitForFirstConsumer")
-	if err != nil {
-		return err
-	}
-	env.Reporter.Note("nodelvm says: %s", said)
-	return nil
+	return env.WaitEvent(ctx, "too-early", "WaitForFirstConsumer")
 }

@@ -200,10 +200,7 @@ func (c *cipherStory) copiesRun(ctx context.Context, env *scenario.Environment) 
 }
 
 func (c *cipherStory) everythingEnds(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.DeleteEverything(ctx, env); err != nil {
-		return err
-	}
-	if err := scenario.DeleteSnapshots(ctx, env); err != nil {
+	if err := scenario.InOrder(scenario.DeleteEverything, scenario.DeleteSnapshots)(ctx, env); err != nil {
 		return err
 	}
 	if _, err := env.Kubectl(ctx, "", "delete", "secret", "-n", cluster.Namespace, "--all", "--wait"); err != nil {

@@ -45,11 +45,9 @@ func (c *cipherStory) expandWithAnotherKey(ctx context.Context, env *scenario.En
 		if err := env.RequestSize(ctx, claim, size); err != nil {
 			return err
 		}
-		said, err := env.WaitEvent(ctx, pod, anotherKey)
-		if err != nil {
+		if err := env.WaitEvent(ctx, pod, anotherKey); err != nil {
 			return err
 		}
-		env.Reporter.Note("the event says: %s", said)
 		if err := env.ReplaceKeySecret(ctx, claim, map[string]string{"key": c.keys["rotated"]}); err != nil {
 			return err
 		}
@@ -84,11 +82,7 @@ func (c *cipherStory) says(ctx context.Context, env *scenario.Environment, words
 	if _, err := env.Kubectl(ctx, "", "scale", "statefulset", thinDB, "-n", cluster.Namespace, "--replicas=1"); err != nil {
 		return err
 	}
-	said, err := env.WaitEvent(ctx, podOfDB(thinDB), words)
-	if err == nil {
-		env.Reporter.Note("the event says: %s", said)
-	}
-	return err
+	return env.WaitEvent(ctx, podOfDB(thinDB), words)
 }
 
 // away ends the database and waits until its volume is closed, has do take the key away, gives it back, and compares the rows.

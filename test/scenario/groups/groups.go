@@ -48,10 +48,8 @@ func deletePage(ctx context.Context, env *scenario.Environment) error {
 }
 
 func start(ctx context.Context, env *scenario.Environment) error {
-	for _, manifest := range []string{"life-classes.yaml", "group-class.yaml"} {
-		if err := scenario.Apply(manifest)(ctx, env); err != nil {
-			return err
-		}
+	if err := scenario.Apply("life-classes.yaml", "group-class.yaml")(ctx, env); err != nil {
+		return err
 	}
 	if err := env.ApplyWith(ctx, "group-database.yaml", "NAME", database, "SOURCE-OF-DATA", "null", "SOURCE-OF-WAL", "null",
 		"SELECTOR", "{kubernetes.io/hostname: "+scenario.FirstNode+"}"); err != nil {

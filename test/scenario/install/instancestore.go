@@ -171,10 +171,7 @@ func nodeReadySince(ctx context.Context, env *scenario.Environment, name string)
 
 // instancesEnd boots the node that went, although a cloud never would: the other scenarios need it.
 func (h *helmStory) instancesEnd(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.DeleteEverything(ctx, env); err != nil {
-		return err
-	}
-	if err := uninstallChart(ctx, env); err != nil {
+	if err := scenario.InOrder(scenario.DeleteEverything, uninstallChart)(ctx, env); err != nil {
 		return err
 	}
 	if err := env.Lab.Boot(ctx, instanceOld); err != nil {

@@ -171,10 +171,7 @@ func volumeLifeOn(ctx context.Context, env *scenario.Environment, node string) e
 	if word, err := env.ExecInPod(ctx, "unusual", "cat", "/data/word"); err != nil || word != lifeContent {
 		return fmt.Errorf("the next pod reads %q: %w", word, err)
 	}
-	if err := scenario.DoctorFindsNothing(ctx, env); err != nil {
-		return err
-	}
-	return scenario.DeleteEverything(ctx, env)
+	return scenario.InOrder(scenario.DoctorFindsNothing, scenario.DeleteEverything)(ctx, env)
 }
 
 // restartDriver replaces the driver's pod on a node.

@@ -69,10 +69,7 @@ func shared(ctx context.Context, env *scenario.Environment) error {
 }
 
 func unprivileged(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.Apply("life-single.yaml")(ctx, env); err != nil {
-		return err
-	}
-	if _, err := env.WaitPodReady(ctx, "single-1"); err != nil {
+	if err := scenario.InOrder(scenario.Apply("life-single.yaml"), scenario.PodReady("single-1"))(ctx, env); err != nil {
 		return err
 	}
 	if _, err := env.WaitClaimBound(ctx, "single-1-scratch"); err != nil {
@@ -86,11 +83,9 @@ func oneAtATime(ctx context.Context, env *scenario.Environment) error {
 	if err := scenario.Apply("life-single-second.yaml")(ctx, env); err != nil {
 		return err
 	}
-	said, err := env.WaitEvent(ctx, "single-2", "ReadWriteOncePod")
-	if err != nil {
+	if err := env.WaitEvent(ctx, "single-2", "ReadWriteOncePod"); err != nil {
 		return err
 	}
-	env.Reporter.Note("the scheduler says: %s", said)
 	if err := env.Delete(ctx, "pod/single-1"); err != nil {
 		return err
 	}

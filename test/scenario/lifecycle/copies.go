@@ -35,12 +35,7 @@ func besideSource(ctx context.Context, env *scenario.Environment, name string) e
 		return fmt.Errorf("claim %s has its volume on %s (selected: %s), its source is on %s",
 			name, v.Node, claim.Annotations[scenario.AnnSelectedNode], sourceNode)
 	}
-	said, err := env.WaitClaimEvent(ctx, name, "SourceNodeSelected", sourceNode)
-	if err != nil {
-		return err
-	}
-	env.Reporter.Note("%s: %s", name, said)
-	return nil
+	return env.WaitClaimEvent(ctx, name, "SourceNodeSelected", sourceNode)
 }
 
 func cloneRuns(ctx context.Context, env *scenario.Environment) error {
@@ -73,11 +68,7 @@ func scheduledElsewhere(ctx context.Context, env *scenario.Environment) error {
 			return err
 		}
 	}
-	said, err := env.WaitClaimEvent(ctx, "restore-late", "ProvisioningFailed", `"late" not found`)
-	if err == nil {
-		env.Reporter.Note("csi-provisioner says: %s", said)
-	}
-	return err
+	return env.WaitClaimEvent(ctx, "restore-late", "ProvisioningFailed", `"late" not found`)
 }
 
 func takenBack(ctx context.Context, env *scenario.Environment) error {
@@ -148,11 +139,9 @@ func restoreWaits(ctx context.Context, env *scenario.Environment) error {
 	if err := scenario.Apply("life-restore-large.yaml")(ctx, env); err != nil {
 		return err
 	}
-	said, err := env.WaitClaimEvent(ctx, "restore-large", "ProvisioningFailed", "until the thin pool has capacity")
-	if err != nil {
+	if err := env.WaitClaimEvent(ctx, "restore-large", "ProvisioningFailed", "until the thin pool has capacity"); err != nil {
 		return err
 	}
-	env.Reporter.Note("nodelvm says: %s", said)
 	claim, err := env.Claim(ctx, "restore-large")
 	if err != nil {
 		return err

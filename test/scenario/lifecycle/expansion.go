@@ -70,15 +70,12 @@ func tooLarge(ctx context.Context, env *scenario.Environment) error {
 	if err := env.RequestSize(ctx, wishful, "100Gi"); err != nil {
 		return err
 	}
-	said, err := env.WaitClaimEvent(ctx, wishful, "VolumeResizeFailed", "from 1 GiB to 100 GiB")
-	if err != nil {
+	if err := env.WaitClaimEvent(ctx, wishful, "VolumeResizeFailed", "from 1 GiB to 100 GiB"); err != nil {
 		return err
 	}
-	env.Reporter.Note("nodelvm says: %s", said)
-	err = cluster.Eventually(ctx, func() error {
+	if err := cluster.Eventually(ctx, func() error {
 		return env.CheckExpanded(ctx, wishful, "100Gi", corev1.PersistentVolumeClaimControllerResizeInfeasible)
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	return env.CheckSizes(ctx, wishful, "1Gi")

@@ -91,10 +91,8 @@ func pathBegins(ctx context.Context, env *scenario.Environment) error {
 	if err := env.Lab.ImportImage(ctx, archive); err != nil {
 		return err
 	}
-	for _, file := range []string{"classes.yaml", "life-classes.yaml", "path-classes.yaml"} {
-		if err := scenario.Apply(file)(ctx, env); err != nil {
-			return err
-		}
+	if err := scenario.Apply("classes.yaml", "life-classes.yaml", "path-classes.yaml")(ctx, env); err != nil {
+		return err
 	}
 	if err := env.ReplaceKeySecret(ctx, pathPod, map[string]string{"key": pathKey}); err != nil {
 		return err

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,28 +46,17 @@ func (c *simulatedNodes) write(ctx context.Context, env *scenario.Environment) e
 
 // forEachParallel does n things, some at a time, and stops at the first that fails.
 func forEachParallel(ctx context.Context, n int, do func(context.Context, int) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	todo := make(chan int)
-	var workers sync.WaitGroup
-	for range parallelWriters {
-		workers.Go(func() {
-			for i := range todo {
-				if err := do(ctx, i); err != nil {
-					cancel(err)
-				}
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(parallelWriters)
+	for i := range n {
+		all.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
 			}
+			return do(ctx, i)
 		})
 	}
-	for i := range n {
-		if ctx.Err() != nil {
-			break
-		}
-		todo <- i
-	}
-	close(todo)
-	workers.Wait()
-	return context.Cause(ctx)
+	return all.Wait()
 }
 
 func simulatedNode(i int) string { return fmt.Sprintf("simulated-%d", i) }

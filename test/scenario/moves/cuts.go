@@ -249,11 +249,5 @@ func (j *journey) servesAgain(ctx context.Context, env *scenario.Environment, ca
 	if err := allReach(ctx, env, api.MoveCancelled, ""); err != nil {
 		return err
 	}
-	if err := j.connect(ctx, env); err != nil {
-		return err
-	}
-	if err := j.ask(ctx, env); err != nil {
-		return err
-	}
-	return j.firstRound(ctx, env)
+	return scenario.InOrder(j.connect, j.ask, j.firstRound)(ctx, env)
 }

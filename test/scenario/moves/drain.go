@@ -52,10 +52,7 @@ func withMoves(ctx context.Context, env *scenario.Environment, values ...string)
 // start has the pods start on the one node that is not cordoned.
 func (d *drains) start(ctx context.Context, env *scenario.Environment) (err error) {
 	const others = "kubernetes.io/hostname!=" + here
-	if err := scenario.CreateClasses(ctx, env); err != nil {
-		return err
-	}
-	if err := scenario.Apply("drain-classes.yaml")(ctx, env); err != nil {
+	if err := scenario.InOrder(scenario.CreateClasses, scenario.Apply("drain-classes.yaml"))(ctx, env); err != nil {
 		return err
 	}
 	defer func() { // in any case: the other scenarios need these nodes
@@ -347,10 +344,7 @@ func noParkedVolume(ctx context.Context, env *scenario.Environment) error {
 }
 
 func endDrains(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.DeleteEverything(ctx, env); err != nil {
-		return err
-	}
-	if err := scenario.NoVolumesRemain(ctx, env); err != nil {
+	if err := scenario.InOrder(scenario.DeleteEverything, scenario.NoVolumesRemain)(ctx, env); err != nil {
 		return err
 	}
 	for _, objects := range [][]string{{"secret", "-n", cluster.Namespace, "--all"}, {"storageclass", "drained-striped", "drained-raid1", "drained-encrypted", "drained-encrypted-thin"}} {

@@ -254,11 +254,5 @@ func finish(node string) func(context.Context, *scenario.Environment) error {
 }
 
 func end(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.DeleteEverything(ctx, env); err != nil {
-		return err
-	}
-	if err := scenario.NoVolumesRemain(ctx, env); err != nil {
-		return err
-	}
-	return scenario.RestoreDriver(ctx, env)
+	return scenario.InOrder(scenario.DeleteEverything, scenario.NoVolumesRemain, scenario.RestoreDriver)(ctx, env)
 }

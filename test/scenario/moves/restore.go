@@ -46,13 +46,7 @@ type restores struct {
 const sumCommand = "sha256sum /data/content"
 
 func (r *restores) origin(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.CreateClasses(ctx, env); err != nil {
-		return err
-	}
-	if err := scenario.Apply("restore-class.yaml")(ctx, env); err != nil {
-		return err
-	}
-	if err := scenario.PodWithClaim("origin", "thin", "256Mi", here)(ctx, env); err != nil {
+	if err := scenario.InOrder(scenario.CreateClasses, scenario.Apply("restore-class.yaml"), scenario.PodWithClaim("origin", "thin", "256Mi", here))(ctx, env); err != nil {
 		return err
 	}
 	if err := env.RunsOn(ctx, "origin", here); err != nil {
@@ -91,11 +85,9 @@ func beside(ctx context.Context, env *scenario.Environment) error {
 	if err := env.RunsOn(ctx, "beside-0", here); err != nil {
 		return err
 	}
-	said, err := env.WaitClaimEvent(ctx, "data-beside-1", api.ReasonSourceNodeExcluded, "the required anti-affinity of pod beside-1 excludes the node of pod demo/beside-0")
-	if err != nil {
+	if err := env.WaitClaimEvent(ctx, "data-beside-1", api.ReasonSourceNodeExcluded, "the required anti-affinity of pod beside-1 excludes the node of pod demo/beside-0"); err != nil {
 		return err
 	}
-	env.Reporter.Note("%s", said)
 	claim, err := env.Claim(ctx, "data-beside-1")
 	if err == nil && claim.Spec.VolumeName != "" {
 		err = fmt.Errorf("claim %s has a volume", claim.Name)
@@ -173,11 +165,9 @@ func begins(ctx context.Context, env *scenario.Environment, name, node string) e
 	if err := replicas(ctx, env, name, "thin-anywhere", "256Mi", "OrderedReady", node, 1); err != nil {
 		return err
 	}
-	said, err := env.WaitClaimEvent(ctx, "data-"+name+"-0", "ProvisioningFailed", "copies VolumeSnapshot demo/origin from node "+here)
-	if err != nil {
+	if err := env.WaitClaimEvent(ctx, "data-"+name+"-0", "ProvisioningFailed", "copies VolumeSnapshot demo/origin from node "+here); err != nil {
 		return err
 	}
-	env.Reporter.Note("%s", said)
 	count, err := copies(ctx, env, node)
 	if err == nil && count != 1 {
 		err = fmt.Errorf("%d copies are on %s", count, node)
@@ -241,16 +231,12 @@ func (r *restores) afterMove(ctx context.Context, env *scenario.Environment) err
 	if err := annotate(ctx, env, "origin", api.AnnotationMoveTo, there); err != nil {
 		return err
 	}
-	said, err := env.WaitClaimEvent(ctx, "origin", api.ReasonVolumeMoved, "the volume is on node "+there+" now")
-	if err != nil {
+	if err := env.WaitClaimEvent(ctx, "origin", api.ReasonVolumeMoved, "the volume is on node "+there+" now"); err != nil {
 		return err
 	}
-	env.Reporter.Note("%s", said)
-	said, err = env.WaitClaimEvent(ctx, "origin", api.ReasonSnapshotsNotMoved, "the snapshots origin of this claim stay on node "+here)
-	if err != nil {
+	if err := env.WaitClaimEvent(ctx, "origin", api.ReasonSnapshotsNotMoved, "the snapshots origin of this claim stay on node "+here); err != nil {
 		return err
 	}
-	env.Reporter.Note("%s", said)
 	for _, name := range []string{"beside-former", "without-former"} {
 		if err := replicas(ctx, env, name, "thin-anywhere", "256Mi", "OrderedReady", far, 1); err != nil {
 			return err
@@ -287,13 +273,7 @@ func noFormerCopy(ctx context.Context, env *scenario.Environment, node string) e
 }
 
 func endRestores(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.DeleteEverything(ctx, env); err != nil {
-		return err
-	}
-	if err := scenario.DeleteSnapshots(ctx, env); err != nil {
-		return err
-	}
-	if err := scenario.NoVolumesRemain(ctx, env); err != nil {
+	if err := scenario.InOrder(scenario.DeleteEverything, scenario.DeleteSnapshots, scenario.NoVolumesRemain)(ctx, env); err != nil {
 		return err
 	}
 	if _, err := env.Kubectl(ctx, "", "delete", "storageclass", "thin-anywhere"); err != nil {

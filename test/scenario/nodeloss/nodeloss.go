@@ -120,11 +120,7 @@ func imaginedHasNoRoom(ctx context.Context, env *scenario.Environment) (err erro
 	if err := scenario.Apply("lost-template.yaml")(ctx, env); err != nil {
 		return err
 	}
-	said, err := env.WaitEvent(ctx, "imagined", "did not have enough free storage")
-	if err == nil {
-		env.Reporter.Note("the scheduler says: %s", said)
-	}
-	return err
+	return env.WaitEvent(ctx, "imagined", "did not have enough free storage")
 }
 
 func (l *loss) loseNode(ctx context.Context, env *scenario.Environment) error {
@@ -139,12 +135,7 @@ func (l *loss) loseNode(ctx context.Context, env *scenario.Environment) error {
 	if err := env.Client.CoreV1().Nodes().Delete(ctx, lostNode, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	said, err := env.WaitEvent(ctx, lostClaim, lostNode+" is no longer in the cluster")
-	if err != nil {
-		return err
-	}
-	env.Reporter.Note("nodelvm-controller says: %s", said)
-	return nil
+	return env.WaitEvent(ctx, lostClaim, lostNode+" is no longer in the cluster")
 }
 
 func (l *loss) startsAfresh(ctx context.Context, env *scenario.Environment) error {
@@ -170,7 +161,7 @@ func (l *loss) startsAfresh(ctx context.Context, env *scenario.Environment) erro
 	if word, err := env.ExecInPod(ctx, lostMember, "ls", "/data"); err != nil || strings.Contains(word, "word") {
 		return fmt.Errorf("its volume is not empty: %q, %w", word, err)
 	}
-	if _, err := env.WaitEvent(ctx, lostClaim, "deletes this claim, as storage class replicated demands"); err != nil {
+	if err := env.WaitEvent(ctx, lostClaim, "deletes this claim, as storage class replicated demands"); err != nil {
 		return err
 	}
 	return cluster.Eventually(ctx, func() error {

@@ -213,10 +213,7 @@ func (d *database) loseNode(ctx context.Context, env *scenario.Environment) erro
 }
 
 func (d *database) doctorIsClean(ctx context.Context, env *scenario.Environment) error {
-	if err := d.removeAbandoned(ctx, env); err != nil {
-		return err
-	}
-	return scenario.DoctorFindsNothing(ctx, env)
+	return scenario.InOrder(d.removeAbandoned, scenario.DoctorFindsNothing)(ctx, env)
 }
 
 // removeAbandoned removes the volumes that no PersistentVolume names, and lets the nodes remove those of a Released one: nodelvm-controller keeps

@@ -129,10 +129,7 @@ func (c *cuts) consistent(ctx context.Context, env *scenario.Environment) error 
 }
 
 func (c *cuts) end(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.DeleteSnapshots(ctx, env); err != nil {
-		return err
-	}
-	if err := scenario.DeleteEverything(ctx, env); err != nil {
+	if err := scenario.InOrder(scenario.DeleteSnapshots, scenario.DeleteEverything)(ctx, env); err != nil {
 		return err
 	}
 	if err := cluster.Eventually(ctx, func() error { return env.CheckOnlyPools(ctx) }); err != nil {

@@ -31,10 +31,7 @@ func everyLayoutWritten(ctx context.Context, env *scenario.Environment) error {
 	if err := env.DropEmptyPools(ctx, scenario.FirstNode); err != nil {
 		return err
 	}
-	if err := scenario.CapacityIsPublished(ctx, env); err != nil {
-		return err
-	}
-	if err := scenario.Apply("load-layouts.yaml")(ctx, env); err != nil {
+	if err := scenario.InOrder(scenario.CapacityIsPublished, scenario.Apply("load-layouts.yaml"))(ctx, env); err != nil {
 		return err
 	}
 	for name, class := range map[string]string{"linear": scenario.GrowingClass, "striped": "striped", "raid1": "raid1", "thin": scenario.ThinClass} {

@@ -34,10 +34,7 @@ func install(ctx context.Context, env *scenario.Environment) error {
 	if err := env.Lab.InstallRunc(ctx, scenario.FirstNode); err != nil {
 		return err
 	}
-	if err := scenario.CreateClasses(ctx, env); err != nil {
-		return err
-	}
-	if err := scenario.Apply("userns.yaml")(ctx, env); err != nil {
+	if err := scenario.InOrder(scenario.CreateClasses, scenario.Apply("userns.yaml"))(ctx, env); err != nil {
 		return err
 	}
 	return cluster.Eventually(ctx, func() error {
