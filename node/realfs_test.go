@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -250,35 +249,6 @@ func (b *bench) stats(name, path string) {
 		if inodes.GetUsed() < 1 || inodes.GetTotal() != inodes.GetUsed()+inodes.GetAvailable() {
 			b.t.Errorf("inodes do not add up: %v", inodes)
 		}
-	}
-}
-
-func TestBlockVolume(t *testing.T) {
-	b := newBench(t)
-	device := b.volume("v", 8)
-	staging, target := b.path("staging"), b.path("publish/pod")
-	b.must(b.stage("v", "block", staging))
-	for range 2 {
-		b.must(b.publish("v", "block", staging, target, false))
-	}
-	b.must(os.WriteFile(target, []byte("raw bytes"), 0))
-	head := make([]byte, 9)
-	f, err := os.Open(device)
-	b.must(err)
-	if _, err := io.ReadFull(f, head); err != nil || string(head) != "raw bytes" {
-		t.Errorf("the device reads %q, %v", head, err)
-	}
-	b.must(f.Close())
-	reply, err := b.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: vgUUID + "/v", VolumePath: target})
-	if err != nil || reply.GetUsage()[0].GetTotal() != 8*megabytes {
-		t.Errorf("statistics: %v, %v", reply, err)
-	}
-	for range 2 {
-		b.must(b.unpublish("v", target))
-		b.must(b.unstage("v", staging))
-	}
-	if _, err := os.Lstat(target); !os.IsNotExist(err) {
-		t.Errorf("the target is still there: %v", err)
 	}
 }
 

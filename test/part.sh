@@ -262,7 +262,7 @@ helm() { need_tool helm helm.sh/helm/v3/cmd/helm "$HELM_VERSION"; }
 
 # api is the sample of apiserver that the gate runs.
 api() {
-	in_apiserver -run '^TestPolicies$|^TestVolumeExpands$|^TestConditionsBecomeEvents$|^TestCloneIsPlaced|^TestControllerReleases|^TestControllerKeeps|^TestPluginFindsPlantedFaults$|^TestSidecarsAreAdmitted$|^TestPeerClaims$|^TestSelectingClaims|^TestOrphansAreReported'
+	in_apiserver -run '^TestPolicies$|^TestVolumeExpands$|^TestCloneIsPlaced|^TestControllerReleases|^TestControllerKeeps|^TestPluginFindsPlantedFaults$|^TestSidecarsAreAdmitted$|^TestSelectingClaims|^TestOrphansAreReported'
 }
 
 # apiserver leaves TestKarpenter, which compiles Karpenter, to `long`.

@@ -8,76 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
 const content = "nodelvm plaintext 0123456789"
-
-func TestRealLifecycle(t *testing.T) {
-	b := newBench(t)
-	v := b.volume("life")
-	r := request(v, Keys{Current: randomKey(t)})
-	device := b.stage(r)
-	if names := b.names(); names != "luksFormat open" {
-		t.Errorf("a first stage ran %q", names)
-	}
-	if err := blank(device)(t.Context()); err != nil {
-		t.Errorf("the new mapping: %v", err)
-	}
-	b.write(device, content)
-	if again := b.stage(r); again != device || b.names() != "" {
-		t.Errorf("a repeated stage returned %s and started processes", again)
-	}
-	if err := os.Remove("/dev/mapper/" + v.name); err != nil { // as a killed cryptsetup leaves it
-		t.Fatal(err)
-	}
-	b.stage(r)
-	dir := b.mount(device)
-	expectKind(t, b.Unstage(t.Context(), v.Handle), lvm.KindInUse, v.name)
-	expectKind(t, b.Erase(t.Context(), v), lvm.KindInUse, v.name)
-	b.grow(r, device, dir)
-	b.run("umount", dir)
-	b.unstage(v.Handle)
-	if err := b.Unstage(t.Context(), v.Handle); err != nil {
-		t.Errorf("a repeated unstage: %v", err)
-	}
-	if found := b.run("sh", "-c", "grep -c -a '"+content+"' "+v.Device+" || true"); found != "0" {
-		t.Errorf("the logical volume shows the plaintext in %s lines", found)
-	}
-	if left, _ := filepath.Glob("/dev/mapper/" + namePrefix + "*"); len(left) > 0 {
-		t.Errorf("names of closed mappings are left: %q", left)
-	}
-	b.names()
-	b.expectContent(b.stage(r), content)
-	if names := b.names(); names != "open" {
-		t.Errorf("a second stage ran %q", names)
-	}
-}
-
-// grow extends the volume under a mounted file system.
-func (b *bench) grow(r Request, device, dir string) {
-	b.t.Helper()
-	b.run("lvextend", "-qq", "-L", "+20m", group+"/"+strings.TrimPrefix(r.Handle, "group-uuid/"))
-	b.names()
-	keyless := r
-	keyless.Keys = Keys{}
-	_, _, err := b.Expand(b.t.Context(), keyless)
-	expectKind(b.t, err, lvm.KindConflict, "node-expand-secret-name")
-	grown, size, err := b.Expand(b.t.Context(), r)
-	if err != nil || grown != device || size != 60*lvm.MiB || b.names() != "resize" {
-		b.t.Fatalf("expansion to %s of %s, %v", size, grown, err)
-	}
-	b.run("resize2fs", device)
-	if err := os.WriteFile(filepath.Join(dir, "large"), make([]byte, 45<<20), 0o600); err != nil {
-		b.t.Errorf("after the expansion: %v", err)
-	}
-	if _, size, err = b.Expand(b.t.Context(), keyless); err != nil || size != 60*lvm.MiB || b.names() != "" {
-		b.t.Errorf("a repeated expansion: %v", err)
-	}
-}
 
 func TestRealBlock(t *testing.T) {
 	b := newBench(t)
@@ -100,6 +36,9 @@ func TestRealBlock(t *testing.T) {
 	}
 	must(t, pod.Close())
 	b.unstage(v.Handle)
+	if left, _ := filepath.Glob("/dev/mapper/" + namePrefix + "*"); len(left) > 0 {
+		t.Errorf("names of closed mappings are left: %q", left)
+	}
 	if !b.isHealthy(v, 1) {
 		t.Error("a pod overwrote the header")
 	}

@@ -4,12 +4,9 @@ package apiserver
 
 import (
 	"fmt"
-	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -162,103 +159,6 @@ func TestVolumeAttributes(t *testing.T) {
 	}
 	expectAllowed(t, here)
 	expectNoWrites(t, other)
-}
-
-// TestVolumeAttributesAreOptional: an agent without limits ignores the class. One with limits does not touch claims without one, sends no other
-// request for them, and asks for no class.
-func TestVolumeAttributesAreOptional(t *testing.T) {
-	without, with := newNode(t, "a"), newNode(t, "b")
-	var classes atomic.Int32
-	counted := func(next http.RoundTripper) http.RoundTripper {
-		next = with.roundTrip(next)
-		return trip(func(r *http.Request) (*http.Response, error) {
-			if strings.Contains(r.URL.Path, "/volumeattributesclasses") {
-				classes.Add(1)
-			}
-			return next.RoundTrip(r)
-		})
-	}
-	without.start(t)
-	inBackground(t, with.agent(t, counted, with.limiting).Run)
-	named, plain := without.bound(t, "named", corev1.PersistentVolumeFilesystem), with.bound(t, "plain", corev1.PersistentVolumeFilesystem)
-	namesClass(t, named, "missing")
-	request(t, named, "2Gi") // when the agent has done that, it has seen the class
-	request(t, plain, "2Gi")
-	for _, claim := range []*corev1.PersistentVolumeClaim{named, plain} {
-		now := until(t, claim, "the kubelet's turn", func(c *corev1.PersistentVolumeClaim) bool {
-			return resizeState(c) == corev1.PersistentVolumeClaimNodeResizePending
-		})
-		if now.Status.ModifyVolumeStatus != nil {
-			t.Errorf("%s: %+v", claim.Name, now.Status)
-		}
-	}
-	if n := classes.Load(); n != 0 {
-		t.Errorf("the agent with limits sent %d requests for classes", n)
-	}
-	soon(t, "both agents have sent the same kinds of requests", func() bool { return slices.Equal(without.kindsWritten(), with.kindsWritten()) })
-}
-
-var objectsOfTest = regexp.MustCompile(`/(namespaces|persistentvolumeclaims|persistentvolumes|nodes)/[^/ ]+`)
-
-// kindsWritten returns what the agent has written, without the names of objects. A conflict (409) is repeated.
-func (n *node) kindsWritten() (kinds []string) {
-	for _, w := range n.written() {
-		if !strings.HasSuffix(w, " 409") {
-			kinds = append(kinds, objectsOfTest.ReplaceAllString(w, "/$1"))
-		}
-	}
-	slices.Sort(kinds)
-	return kinds
-}
-
-// TestVolumeAttributesOfOtherNodes: a node's token may record its own volumes' attributes alone.
-func TestVolumeAttributesOfOtherNodes(t *testing.T) {
-	one, two := newNode(t, "a"), newNode(t, "b")
-	ones, twos := one.bound(t, "ones", corev1.PersistentVolumeFilesystem), two.bound(t, "twos", corev1.PersistentVolumeFilesystem)
-	namesClass(t, ones, "gold")
-	namesClass(t, twos, "gold")
-	change := func(n *node, claim *corev1.PersistentVolumeClaim, body, class string, sub ...string) error {
-		_, err := n.client(t).CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(t.Context(), claim.Name, types.MergePatchType, fmt.Appendf(nil, body, class), metav1.PatchOptions{}, sub...)
-		return err
-	}
-	status := func(n *node, claim *corev1.PersistentVolumeClaim, class string) error {
-		return change(n, claim, `{"status": {"modifyVolumeStatus": {"status": "InProgress", "targetVolumeAttributesClassName": %q}}}`, class, "status")
-	}
-	volume := func(n *node, claim *corev1.PersistentVolumeClaim, class string, dryRun ...string) error {
-		_, err := n.client(t).CoreV1().PersistentVolumes().Patch(t.Context(), claim.Spec.VolumeName, types.MergePatchType,
-			fmt.Appendf(nil, `{"spec": {"volumeAttributesClassName": %q}}`, class), metav1.PatchOptions{DryRun: dryRun})
-		return err
-	}
-	const volumeRefused, claimRefused = "nodelvm-node-restriction", "may give back unbound claims"
-	soon(t, "without ioLimits.enabled, a node may not record a change of its volume", func() bool { // an earlier test's allowAttributes has just ended
-		return apierrors.IsForbidden(volume(one, ones, "gold", metav1.DryRunAll))
-	})
-	allowAttributes(t)
-	one.untilAttributesAllowed(t, ones)
-	expectTried(t, // before the volumes' own nodes do
-		tried{"a begins the change that another's claim asks for", claimRefused, status(one, twos, "gold")},
-		tried{"b begins the change that another's claim asks for", claimRefused, status(two, ones, "gold")},
-		tried{"a records the change of another's volume", volumeRefused, volume(one, twos, "gold")},
-		tried{"b records the change of another's volume", volumeRefused, volume(two, ones, "gold")},
-	)
-	for _, n := range []struct {
-		*node
-		own, others *corev1.PersistentVolumeClaim
-	}{{one, ones, twos}, {two, twos, ones}} {
-		expectTried(t,
-			tried{n.name + " begins a change of its volume", "", status(n.node, n.own, "gold")},
-			tried{n.name + " records a change of its volume", "", volume(n.node, n.own, "gold")},
-			tried{n.name + " begins a change that its claim does not ask for", claimRefused, status(n.node, n.own, "silver")},
-			tried{n.name + " begins a change of another's volume", claimRefused, status(n.node, n.others, "silver")},
-			tried{n.name + " records a change of another's volume", volumeRefused, volume(n.node, n.others, "silver")},
-			tried{n.name + " asks for a change of its volume", claimRefused, change(n.node, n.own, `{"spec": {"volumeAttributesClassName": %q}}`, "silver")},
-			tried{n.name + " asks for a change of another's volume", claimRefused, change(n.node, n.others, `{"spec": {"volumeAttributesClassName": %q}}`, "silver")},
-		)
-		if _, err := n.client(t).StorageV1().VolumeAttributesClasses().Create(t.Context(), &storagev1.VolumeAttributesClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "mine"}, DriverName: driver, Parameters: map[string]string{"readIOPS": "max"}}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("%s creates a class: %v", n.name, err)
-		}
-	}
 }
 
 // TestQuotaOfAttributes: a quota of a class refuses the claim that names it, so nothing reaches the volume.

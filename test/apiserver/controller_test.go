@@ -154,27 +154,6 @@ func TestControllerRemovesVolumesOfDeletedClaims(t *testing.T) {
 	until(t, fine, "left alone", selectedIs(stays.name))
 }
 
-// TestControllerHoldsLease: the second one waits for the lease, and takes it over when the first ends.
-func TestControllerHoldsLease(t *testing.T) {
-	first, second := newNode(t, "first"), newNode(t, "second")
-	one := first.inUse(t, "one", "thin", corev1.PersistentVolumeReclaimDelete)
-	two := second.inUse(t, "two", "thin", corev1.PersistentVolumeReclaimDelete)
-	a := startController(t, "a")
-	first.remove(t)
-	eventOn(t, one.Namespace, one.Name, "VolumeLost")
-	b := startController(t, "b")
-	time.Sleep(6 * time.Second) // longer than the lease lasts
-	if b.writes.Load() > 0 {
-		t.Errorf("both act: %d writes", b.writes.Load())
-	}
-	a.stop()
-	second.remove(t)
-	eventOn(t, two.Namespace, two.Name, "VolumeLost")
-	if b.writes.Load() == 0 {
-		t.Error("the second one did nothing")
-	}
-}
-
 // TestControllerReleasesSnapshots: nodelvm-controller reports a lost snapshot, deletes one that its user deleted, and deletes one whose class says
 // release. A content on the lost node that names a snapshot which is bound to another content does not have that snapshot deleted or told.
 func TestControllerReleasesSnapshots(t *testing.T) {

@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/kube/groupsnapshot"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -116,7 +115,7 @@ func (n *node) groupSnapshots(t *testing.T) (count int) {
 	return len(all)
 }
 
-// TestGroupSnapshots with the snapshot controller: dynamic ones and their deletion, one made by hand for a retained one, and one over two nodes.
+// TestGroupSnapshots with the snapshot controller: dynamic ones and their deletion, and one made by hand for a retained one.
 // All that the nodes write passes the admission policy.
 func TestGroupSnapshots(t *testing.T) {
 	installGroupSnapshots(t)
@@ -124,8 +123,6 @@ func TestGroupSnapshots(t *testing.T) {
 	for _, claim := range []*corev1.PersistentVolumeClaim{here.bound(t, "data", corev1.PersistentVolumeFilesystem), here.bound(t, "wal", corev1.PersistentVolumeBlock)} {
 		labelClaim(t, claim, "shop")
 	}
-	labelClaim(t, here.bound(t, "near", corev1.PersistentVolumeFilesystem), "wide")
-	labelClaim(t, other.bound(t, "far", corev1.PersistentVolumeFilesystem), "wide")
 	logs := here.startSidecars(t)
 	agent := here.start(t)
 	here.takeGroups(t)
@@ -151,10 +148,8 @@ func TestGroupSnapshots(t *testing.T) {
 
 	testGroupByHand(t, here)
 	expectNoWrites(t, other)
-	testGroupOverNodes(t, here, other)
 	testQuotaOfGroups(t, here)
 	expectAllowed(t, here)
-	testGroupOfLostNode(t)
 	if t.Failed() {
 		t.Log(logs())
 	}
@@ -305,17 +300,6 @@ func testMemberByHand(t *testing.T, here *node, handle string) {
 	}
 }
 
-// testGroupOfLostNode: nodelvm-controller lets go of a content that the cluster deletes, if its node is gone: nothing else does.
-func testGroupOfLostNode(t *testing.T) {
-	postGroup(t, groupContents, "VolumeGroupSnapshotContent", "lost", `"spec": {"driver": %q, "deletionPolicy": "Delete", "volumeGroupSnapshotRef": {"namespace": %q, "name": "lost"},
-		"source": {"volumeHandles": [%q]}}`, driver, namespace(t), groupUUID+"/pvc-lost")
-	t.Cleanup(func() { removeRaw(t, groupContents, "lost") })
-	patchRaw(t, []string{groupContents, "lost"}, `{"metadata": {"labels": {%q: "gone"}, "finalizers": [%q]}}`, managedBy, api.FinalizerGroupContent)
-	must(t, admin.RESTClient().Delete().AbsPath(groupContents, "lost").Do(t.Context()).Error())
-	startController(t, "groups")
-	untilGone(t, "the content of a lost node", there(t, groupContents, "lost"))
-}
-
 // testQuotaOfGroups: a quota for snapshots does not limit the snapshots of groups, which exist before their VolumeSnapshots. The quota of the page does.
 func testQuotaOfGroups(t *testing.T, here *node) {
 	const snapshots, groups = "count/volumesnapshots.snapshot.storage.k8s.io", "count/volumegroupsnapshots.groupsnapshot.storage.k8s.io"
@@ -360,21 +344,4 @@ func limitTo(t *testing.T, what string, count int) {
 	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: hard}
 	_, err := quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
 	must(t, err)
-}
-
-// testGroupOverNodes: the error names the claim and the node of what is elsewhere, and nothing is taken.
-func testGroupOverNodes(t *testing.T, here, other *node) {
-	before := here.groupSnapshots(t)
-	postGroup(t, groupsIn(t), "VolumeGroupSnapshot", "wide", `"spec": {"volumeGroupSnapshotClassName": "groups-delete", "source": {"selector": {"matchLabels": {"app": "wide"}}}}`)
-	var g group
-	soon(t, "the group over two nodes has an error", func() bool {
-		readRaw(t, &g, groupsIn(t), "wide")
-		return g.Status.Error.Message != ""
-	})
-	if message := g.Status.Error.Message; !strings.Contains(message, namespace(t)+"/") || !strings.Contains(message, "node "+other.name) && !strings.Contains(message, "node "+here.name) {
-		t.Errorf("the error is %q", message)
-	}
-	if now := here.groupSnapshots(t) + other.groupSnapshots(t); now != before {
-		t.Errorf("%d snapshots, before %d", now, before)
-	}
 }

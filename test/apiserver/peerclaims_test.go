@@ -5,18 +5,15 @@ package apiserver
 import (
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube"
 )
 
@@ -102,56 +99,5 @@ func TestSingleClaimCostsOneList(t *testing.T) {
 	t.Logf("60 calls at a time: %d requests", n)
 	if n > 30 {
 		t.Errorf("60 calls at a time cost %d requests", n)
-	}
-}
-
-// TestPeerClaims: what belongs to the pod and to this driver is found, and nothing else.
-func TestPeerClaims(t *testing.T) {
-	here := newNode(t, "a")
-	agent, sent := here.asking(t)
-	immediate, foreign := "immediate", "foreign"
-	atOnce := classOf(immediate, map[string]string{"volumeGroup": "vg"})
-	atOnce.VolumeBindingMode = nil
-	others := classOf(foreign, nil)
-	others.Provisioner = "ebs.example.org"
-	for _, class := range []*storagev1.StorageClass{atOnce, others} {
-		create(t, admin.StorageV1().StorageClasses(), class)
-	}
-	newClaim(t, "data", plain)
-	other := newClaim(t, "other", func(c *corev1.PersistentVolumeClaim) {
-		block := corev1.PersistentVolumeBlock
-		c.Annotations[selected], c.Spec.VolumeMode = "node-x", &block
-		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
-	})
-	bound := here.bound(t, "bound", corev1.PersistentVolumeFilesystem)
-	newClaim(t, "at-once", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &immediate })
-	newClaim(t, "cloud", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &foreign })
-	newClaim(t, "unused", plain)
-	newClaim(t, "web-stolen", plain) // an ephemeral volume's name, and not made for it
-	pod := podUsing(t, "web", "data", "other", "bound", "at-once", "cloud", "missing", ":cache", ":stolen")
-	cache := newClaim(t, "web-cache", func(c *corev1.PersistentVolumeClaim) {
-		c.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))}
-	})
-	parameters := map[string]string{"volumeGroup": "vg", "layout": "thin"}
-	want := api.PodClaims{Pods: []string{"web"}, PodUID: string(pod.UID), Claims: []api.PodClaim{
-		{Name: "other", UID: string(other.UID), Node: "node-x", Size: 1 << 30, Block: true, AccessModes: []string{"ReadWriteOncePod"}, Parameters: parameters},
-		{Name: "bound", UID: string(bound.UID), Node: here.name, Bound: true},
-		{Name: "web-cache", UID: string(cache.UID), Size: 1 << 30, AccessModes: []string{"ReadWriteOnce"}, Parameters: parameters},
-	}}
-	sent.take()
-	got, err := agent.PodClaims(t.Context(), namespace(t), "data")
-	must(t, err)
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	if n := len(sent.take()); n > 1+7+1+4 { // pods, claims, one PersistentVolume, and the classes, since no watch has brought them
-		t.Errorf("%d requests", n)
-	}
-	ofCache, err := agent.PodClaims(t.Context(), namespace(t), "web-cache")
-	if err != nil || !slices.ContainsFunc(ofCache.Claims, func(s api.PodClaim) bool { return s.Name == "data" }) {
-		t.Errorf("asked for the ephemeral volume: %+v, %v", ofCache, err)
-	}
-	if stranger, err := agent.PodClaims(t.Context(), namespace(t), "unused"); err != nil || len(stranger.Pods) > 0 {
-		t.Errorf("a claim that no pod uses: %+v, %v", stranger, err)
 	}
 }

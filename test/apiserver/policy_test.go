@@ -107,6 +107,7 @@ func TestPolicies(t *testing.T) {
 		tried{"note an expansion of another node's claim", backOnly, patch(theirs, expansion, "status")},
 		tried{"give its claim to another node", backOnly, patch(claim, fmt.Sprintf(`{"metadata": {"annotations": {%q: "x"}}}`, selected))},
 		tried{"have csi-provisioner look again", "", patch(claim, `{"metadata": {"annotations": {"nodelvm.io/provisioning-retried-at": "now"}}}`)},
+		tried{"delete its claim", `cannot delete resource "persistentvolumeclaims"`, core.PersistentVolumeClaims(claim.Namespace).Delete(t.Context(), claim.Name, metav1.DeleteOptions{})},
 		tried{"give its claim back", "", patch(claim, fmt.Sprintf(`{"metadata": {"annotations": {%q: null}}}`, selected))},
 	)
 

@@ -94,7 +94,7 @@ func TestPlacement(t *testing.T) {
 // TestNodeReboot shuts down a node with volumes of every layout, and boots it.
 func TestNodeReboot(t *testing.T) { play(t, restart.NodeReboot()) }
 
-// TestPlantedFaults plants thirteen faults; a command of the kubectl plugin explains each within a minute.
+// TestPlantedFaults plants eight faults; a command of the kubectl plugin explains each within a minute.
 func TestPlantedFaults(t *testing.T) { play(t, faults.Scenarios()) }
 
 // TestVolumeHealth proves CSI's health calls with a kubelet that makes them. It needs its own cluster, with an alpha feature gate.
@@ -106,7 +106,7 @@ func TestVolumeHealth(t *testing.T) {
 // TestEncryption runs databases on encrypted volumes, with copies, with new, lost and wrong keys, and with a reboot.
 func TestEncryption(t *testing.T) { play(t, encryption.Scenarios()) }
 
-// TestIOLimits changes the I/O limits of a volume under load, and restarts driver, pod and node.
+// TestIOLimits limits the I/O of a volume, and restarts driver, pod and node.
 func TestIOLimits(t *testing.T) { play(t, iolimits.Scenarios()) }
 
 // TestUserNamespaces lets pods with hostUsers: false share volumes with an ordinary one. It compiles runc.
@@ -148,9 +148,7 @@ var failed []string
 
 func play(t *testing.T, scenarios []scenario.Scenario) {
 	env, err := raised()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(failed) > 0 {
 		t.Logf("this cluster is as these tests left it, which failed: %v. What fails here may come of that", failed)
 	}

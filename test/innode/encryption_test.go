@@ -184,7 +184,7 @@ func liveEncrypted(t *testing.T, request *csi.CreateVolumeRequest) {
 // volumeOnPage is a volume as the status page shows it.
 func volumeOnPage(t *testing.T, v *csi.Volume) report.Volume {
 	t.Helper()
-	for _, shown := range ask(t, nil).Volumes {
+	for _, shown := range ask(t).Volumes {
 		if shown.ID == v.GetVolumeId() {
 			return shown
 		}

@@ -16,8 +16,6 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -44,52 +42,6 @@ func (c client) deleteGroup(t *testing.T, id string) {
 // inGroup makes a request for a thin volume of another volume group.
 func inGroup(name string) func(*csi.CreateVolumeRequest) {
 	return func(r *csi.CreateVolumeRequest) { r.Parameters["volumeGroup"] = name }
-}
-
-// TestGroupSnapshot: the calls of CSI, repeated and wrong ones.
-func TestGroupSnapshot(t *testing.T) {
-	c := connect(t)
-	a, b := c.create(t, thinRequest("group-a", 64*mebibyte)), c.create(t, changed(thinRequest("group-b", 64*mebibyte), inGroup("vg-b")))
-	thick := c.create(t, createRequest("group-thick", 8*mebibyte))
-	made := c.groupSnapshot(t, "group", a, b)
-	if len(made.GetSnapshots()) != 2 || !made.GetReadyToUse() {
-		t.Fatalf("made %v", made)
-	}
-	if again := c.groupSnapshot(t, "group", b, a); again.GetGroupSnapshotId() != made.GetGroupSnapshotId() {
-		t.Errorf("made again: %v", again)
-	}
-	member := made.GetSnapshots()[0].GetSnapshotId()
-	found, err := c.GetVolumeGroupSnapshot(t.Context(), &csi.GetVolumeGroupSnapshotRequest{GroupSnapshotId: made.GetGroupSnapshotId()})
-	if err != nil || len(found.GetGroupSnapshot().GetSnapshots()) != 2 {
-		t.Errorf("found %v, %v", found, err)
-	}
-	one, err := c.GetSnapshot(t.Context(), &csi.GetSnapshotRequest{SnapshotId: member})
-	if err != nil || one.GetSnapshot().GetGroupSnapshotId() != made.GetGroupSnapshotId() {
-		t.Errorf("a member is %v, %v", one, err)
-	}
-	_, alone := c.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: member})
-	_, others := c.CreateVolumeGroupSnapshot(t.Context(), &csi.CreateVolumeGroupSnapshotRequest{Name: "group", SourceVolumeIds: []string{a.GetVolumeId()}})
-	_, layout := c.CreateVolumeGroupSnapshot(t.Context(), &csi.CreateVolumeGroupSnapshotRequest{Name: "thick", SourceVolumeIds: []string{a.GetVolumeId(), thick.GetVolumeId()}})
-	_, mismatch := c.DeleteVolumeGroupSnapshot(t.Context(), &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: made.GetGroupSnapshotId(), SnapshotIds: []string{member}})
-	for what, got := range map[string]struct {
-		err  error
-		code codes.Code
-	}{
-		"a member deleted alone": {alone, codes.InvalidArgument}, "other volumes": {others, codes.AlreadyExists},
-		"a thick volume": {layout, codes.InvalidArgument}, "not its members": {mismatch, codes.InvalidArgument},
-	} {
-		if status.Code(got.err) != got.code {
-			t.Errorf("%s: %v, want %s", what, got.err, got.code)
-		}
-	}
-	for range 2 {
-		c.deleteGroup(t, made.GetGroupSnapshotId())
-	}
-	for _, name := range lvNames(t) {
-		if strings.HasPrefix(name, "s-") {
-			t.Errorf("left: %s", name)
-		}
-	}
 }
 
 func changed(r *csi.CreateVolumeRequest, change func(*csi.CreateVolumeRequest)) *csi.CreateVolumeRequest {

@@ -136,12 +136,6 @@ func groupOn(t *testing.T, name string, devices ...string) {
 	})
 }
 
-// look reads the driver's status page. While a disk is missing, the driver may not know all of it.
-func look(t *testing.T) report.Node {
-	t.Helper()
-	return readPage(t, nil)
-}
-
 // onDisks returns a request for a volume of a class on a group.
 func onDisks(name, group string, size int64, parameters ...string) *csi.CreateVolumeRequest {
 	r := createRequest(name, size)

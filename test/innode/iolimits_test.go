@@ -345,33 +345,6 @@ func TestLimitedGroupSnapshot(t *testing.T) {
 	}
 }
 
-// TestPodWithoutCgroup: a pod gets a limited volume only when the kubelet has made its cgroup.
-func TestPodWithoutCgroup(t *testing.T) {
-	withIOLimits(t)
-	const pod = "0f6d1a52-7a3e-4a39-9f2b-93d0a7f0c003"
-	c := connect(t)
-	v := c.create(t, createRequest("early", 16*mebibyte))
-	must(t, c.modify(t, v, "writeIOPS", "50"))
-	o := c.staged(t, v, mountCapability("ext4"), nil, pathInPod(v, mountCapability("ext4"), pod))
-	if err := o.publish(t); err == nil || !strings.Contains(err.Error(), pod) {
-		t.Fatalf("without a cgroup: %v", err)
-	}
-	if _, err := os.Stat(cgroupOf(pod)); err == nil {
-		t.Error("the driver made a cgroup")
-	}
-	made := make(chan error, 1)
-	go func() {
-		time.Sleep(time.Second)
-		made <- os.Mkdir(cgroupOf(pod), 0o755)
-	}()
-	must(t, o.publish(t))
-	must(t, <-made)
-	if got := ioMax(t, pod); !strings.Contains(got, "wiops=50") {
-		t.Errorf("io.max is %q", got)
-	}
-	t.Cleanup(func() { must(t, os.Remove(cgroupOf(pod))) })
-}
-
 // TestReusedDeviceNumber: what a volume's device left in io.max of a pod that lives on ends with the device. The next device with its number, of a
 // volume without limits, has none in that pod.
 func TestReusedDeviceNumber(t *testing.T) {
@@ -394,18 +367,5 @@ func TestReusedDeviceNumber(t *testing.T) {
 			}
 			expectIOMax(t, "")
 		})
-	}
-}
-
-// TestLimitsFromTheStart: a volume that is created with limits has them in its first pod, at once.
-func TestLimitsFromTheStart(t *testing.T) {
-	withIOLimits(t)
-	c := connect(t)
-	v := c.create(t, createRequest("born", 128*mebibyte, func(r *csi.CreateVolumeRequest) {
-		r.MutableParameters = map[string]string{"writeIOPSPerGiB": "512", "readBandwidth": "1Mi"}
-	}))
-	device := deviceOf(t, c.ofPod(t, v, mountCapability("ext4"), nil, limitedPod))
-	if got, want := ioMax(t, limitedPod), device+" rbps=1048576 wbps=max riops=max wiops=64"; got != want {
-		t.Errorf("io.max is %q, want %q", got, want)
 	}
 }

@@ -23,10 +23,8 @@ func attackWithImages() scenario.Scenario {
 }
 
 func imageIsSnapshotted(ctx context.Context, env *scenario.Environment) error {
-	for _, manifest := range []string{"classes.yaml", "life-classes.yaml"} {
-		if err := scenario.Apply(manifest)(ctx, env); err != nil {
-			return err
-		}
+	if err := scenario.Apply("classes.yaml", "life-classes.yaml")(ctx, env); err != nil {
+		return err
 	}
 	if err := rawPod(ctx, env, "image", "thin", "320Mi"); err != nil {
 		return err
@@ -82,8 +80,5 @@ func corruptIsNotMounted(ctx context.Context, env *scenario.Environment) error {
 }
 
 func victimRunsBeside(ctx context.Context, env *scenario.Environment) error {
-	if err := victimRuns(ctx, env); err != nil {
-		return err
-	}
-	return victimIsOnDisks(ctx, env)
+	return scenario.InOrder(victimRuns, victimIsOnDisks)(ctx, env)
 }

@@ -30,7 +30,7 @@ func attackFromForeignVolume() scenario.Scenario {
 		step("an admin who accepts the disk by mistake is refused, because it is a volume of a pod", foreign.isRefused),
 		step("the pod writes "+emptied.name+": the published capacity stays that of the node's disks", foreign.writes(emptied)),
 		step("the pod ends, and the disk stays attached: kubectl nodelvm disks says that it is not accepted, and the capacity stays", foreign.isReported),
-		step("another tenant's volume is on the node's disks", victimIsCreated),
+		step("another tenant's volume is on the node's disks", victimRunsBeside),
 		step("neither the node nor its driver has been restarted", run.goesOn),
 		step("an admin creates a group on the disk: the driver ignores it until the admin accepts the disk", foreign.isAccepted),
 		step("the admin removes the group and forgets the disk; everything is deleted", foreign.leaves),
@@ -103,13 +103,6 @@ func (f *foreignVolume) isListed(ctx context.Context, env *scenario.Environment,
 		}
 		return fmt.Errorf("no line has %s and %q:\n%s", f.device, words, said)
 	})
-}
-
-func victimIsCreated(ctx context.Context, env *scenario.Environment) error {
-	if err := victimRuns(ctx, env); err != nil {
-		return err
-	}
-	return victimIsOnDisks(ctx, env)
 }
 
 // isAccepted: the admin has got the disk from the other driver, which does not need it any more.

@@ -18,10 +18,7 @@ const (
 )
 
 func victimRuns(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.Apply("attack-victim.yaml")(ctx, env); err != nil {
-		return err
-	}
-	if _, err := env.WaitPodReady(ctx, "victim"); err != nil {
+	if err := scenario.InOrder(scenario.Apply("attack-victim.yaml"), scenario.PodReady("victim"))(ctx, env); err != nil {
 		return err
 	}
 	_, err := env.ExecInPod(ctx, "victim", "sh", "-ec", writeSecret)
@@ -29,10 +26,7 @@ func victimRuns(ctx context.Context, env *scenario.Environment) error {
 }
 
 func victimIsSafe(ctx context.Context, env *scenario.Environment) error {
-	if err := victimRuns(ctx, env); err != nil {
-		return err
-	}
-	if err := victimIsOnDisks(ctx, env); err != nil {
+	if err := scenario.InOrder(victimRuns, victimIsOnDisks)(ctx, env); err != nil {
 		return err
 	}
 	if _, err := env.ExecInPod(ctx, "attacker", "sh", "-ec", "! grep -q \""+secret+"\" /dev/raw-volume"); err != nil {
@@ -66,10 +60,7 @@ func isOnDisks(ctx context.Context, env *scenario.Environment, handle string) er
 }
 
 func victimIsBack(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.Apply("attack-victim.yaml")(ctx, env); err != nil {
-		return err
-	}
-	if _, err := env.WaitPodReady(ctx, "victim"); err != nil {
+	if err := scenario.InOrder(scenario.Apply("attack-victim.yaml"), scenario.PodReady("victim"))(ctx, env); err != nil {
 		return err
 	}
 	if _, err := env.ExecInPod(ctx, "victim", "grep", "-q", secret, "/data/file"); err != nil {

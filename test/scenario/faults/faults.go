@@ -83,10 +83,6 @@ func explanation(ctx context.Context, env *scenario.Environment, f fault) (said 
 }
 
 var planted = []fault{
-	{"a misspelt parameter of a storage class", wrongClass("misspelt"), removePods, "kubectl nodelvm why misspelt -n demo",
-		[]string{`unknown parameter "volumegroup" (did you mean volumeGroup?)`, "delete StorageClass misspelt and create it again"}},
-	{"a storage class with a tag that no group has", wrongClass("missing"), removePods, "kubectl nodelvm why missing -n demo",
-		[]string{`it has no volume group with the LVM tag "archive"`, `add disks or a volume group with the LVM tag "archive"`}},
 	{"an admin removes the tag of all groups", retag("--deltag"), retag("--addtag"), doctor,
 		[]string{"StorageClasses fast, ", `has a volume group with the LVM tag "fast"`, "vgchange --addtag"}},
 	{"a claim that is too large", scenario.PodWithClaim("large", "fast", "500Gi", ""), removePods, "kubectl nodelvm why large -n demo",
@@ -99,8 +95,4 @@ var planted = []fault{
 	{"a file system is full", fillFileSystem, removePods, doctor, []string{"(claim demo/full)", "FileSystemFull: ", "kubectl patch pvc full -n demo"}},
 	{"a declared disk is not blank", declareDisk, withdrawDisk, doctor, []string{"vg-declared", faultDisk, "ext4"}},
 	{"the kubelet has another root directory", moveKubelet, scenario.RestoreDriver, doctor, []string{"kubelet's root directory", "kubeletDir"}},
-	{"the CSIDriver object is deleted", deleteDriverObject, scenario.RestoreDriver, doctor, []string{"no CSIDriver object", "helm upgrade"}},
-	{"a raw block volume for a user other than root", scenario.Apply("planted-block.yaml"), removePods, doctor,
-		[]string{"does not run as root: it cannot open the raw block volume of claim block", "device_ownership_from_security_context"}},
-	{"a budget blocks each drain", blockDrain, unblockDrain, doctor, []string{"PodDisruptionBudget demo/always", "so no pod can be evicted", "add a replica"}},
 }

@@ -29,10 +29,7 @@ func loseGroup(ctx context.Context, env *scenario.Environment) error {
 		"; pvcreate -qq -y /dev/mapper/"+loneDisk+"; vgextend -qq GROUP /dev/mapper/"+loneDisk+"; vgsplit -qq GROUP vg-lone /dev/mapper/"+loneDisk); err != nil {
 		return err
 	}
-	if err := scenario.PodWithClaim("lone", "lone", "64Mi", faultNode)(ctx, env); err != nil {
-		return err
-	}
-	if _, err := env.WaitPodReady(ctx, "lone"); err != nil {
+	if err := scenario.InOrder(scenario.PodWithClaim("lone", "lone", "64Mi", faultNode), scenario.PodReady("lone"))(ctx, env); err != nil {
 		return err
 	}
 	if err := setLoneDisk(ctx, env, deadTable); err != nil {

@@ -9,22 +9,8 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
 
-// wrongClass plants a storage class that no node can serve, and a pod with a claim of it.
-func wrongClass(name string) func(context.Context, *scenario.Environment) error {
-	return func(ctx context.Context, env *scenario.Environment) error {
-		return errors.Join(scenario.Apply("planted-"+name+".yaml")(ctx, env), scenario.PodWithClaim(name, name, "64Mi", "")(ctx, env))
-	}
-}
-
-// removePods also deletes the wrong classes.
 func removePods(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.DeletePods(ctx, env); err != nil {
-		return err
-	}
-	if _, err := env.Kubectl(ctx, "", "delete", "storageclass", "misspelt", "missing", "--ignore-not-found"); err != nil {
-		return err
-	}
-	return scenario.NoVolumesRemain(ctx, env)
+	return scenario.InOrder(scenario.DeletePods, scenario.NoVolumesRemain)(ctx, env)
 }
 
 // onFaultNode runs a script on faultNode, with GROUP, the name of its volume group, and with DISK and FILE.
@@ -45,10 +31,7 @@ func retag(option string) func(context.Context, *scenario.Environment) error {
 
 // fillPool leaves the group no free extents, so that the driver cannot extend the pool, and writes to a thin volume.
 func fillPool(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.PodWithClaim("thin", "thin", "64Mi", faultNode)(ctx, env); err != nil {
-		return err
-	}
-	if _, err := env.WaitPodReady(ctx, "thin"); err != nil {
+	if err := scenario.InOrder(scenario.PodWithClaim("thin", "thin", "64Mi", faultNode), scenario.PodReady("thin"))(ctx, env); err != nil {
 		return err
 	}
 	return onFaultNode(ctx, env, `lvcreate -qq -y -Wn -Zn -l 100%FREE -n admins GROUP
@@ -74,10 +57,7 @@ func loseVolume(ctx context.Context, env *scenario.Environment) error {
 	if err := onFaultNode(ctx, env, addDisk+"pvcreate -qq -y DISK; vgextend -qq GROUP DISK"); err != nil {
 		return err
 	}
-	if err := scenario.PodWithClaim("lost", "fast", "64Mi", faultNode)(ctx, env); err != nil {
-		return err
-	}
-	if _, err := env.WaitPodReady(ctx, "lost"); err != nil {
+	if err := scenario.InOrder(scenario.PodWithClaim("lost", "fast", "64Mi", faultNode), scenario.PodReady("lost"))(ctx, env); err != nil {
 		return err
 	}
 	if _, err := env.Kubectl(ctx, "", "delete", "pod", "lost", "-n", cluster.Namespace, "--wait"); err != nil {
@@ -99,10 +79,7 @@ func findVolume(ctx context.Context, env *scenario.Environment) error {
 }
 
 func fillFileSystem(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.PodWithClaim("full", "fast", "64Mi", "")(ctx, env); err != nil {
-		return err
-	}
-	if _, err := env.WaitPodReady(ctx, "full"); err != nil {
+	if err := scenario.InOrder(scenario.PodWithClaim("full", "fast", "64Mi", ""), scenario.PodReady("full"))(ctx, env); err != nil {
 		return err
 	}
 	_, err := env.ExecInPod(ctx, "full", "sh", "-c", "dd if=/dev/zero of=/data/file bs=1M 2>/dev/null; sync; test -s /data/file")
@@ -145,24 +122,4 @@ func withdrawDisk(ctx context.Context, env *scenario.Environment) error {
 
 func moveKubelet(ctx context.Context, env *scenario.Environment) error {
 	return env.ApplyDriverWith(ctx, "/var/lib/kubelet", "/var/lib/other-kubelet", "type: Directory\n", "type: DirectoryOrCreate\n")
-}
-
-func deleteDriverObject(ctx context.Context, env *scenario.Environment) error {
-	_, err := env.Kubectl(ctx, "", "delete", "csidriver", cluster.Driver)
-	return err
-}
-
-func blockDrain(ctx context.Context, env *scenario.Environment) error {
-	if err := scenario.PodWithClaim("budget", "fast", "64Mi", "")(ctx, env); err != nil {
-		return err
-	}
-	if _, err := env.WaitPodReady(ctx, "budget"); err != nil {
-		return err
-	}
-	return scenario.Apply("planted-budget.yaml")(ctx, env)
-}
-
-func unblockDrain(ctx context.Context, env *scenario.Environment) error {
-	_, err := env.Kubectl(ctx, "", "delete", "pdb", "always", "-n", cluster.Namespace, "--ignore-not-found")
-	return errors.Join(err, removePods(ctx, env))
 }
