@@ -21,7 +21,7 @@ import (
 // clone, whose name is that of the clone. The snapshot's tags have the clone's claim, and are the record by which checkClone removes it: when the claim
 // no longer waits on another node, whatever became of it. A further snapshot for the same claim is another one, from which the copy begins again.
 
-// maxClones is how many clones of one volume are copied to other nodes: each has an annotation on its PersistentVolume.
+// maxClones is how many snapshots of one volume exist for clones on other nodes: no quota of snapshots counts them.
 const maxClones = 16
 
 // How often runClones reads the snapshots that exist, and tries again to take one.
@@ -123,13 +123,15 @@ func cloneID(claim *corev1.PersistentVolumeClaim, volume lvm.ID) lvm.ID {
 	return lvm.ID{VG: volume.VG, LV: lvm.SnapshotName(cloneName(claim))}
 }
 
-func clonesOf(pv *corev1.PersistentVolume) (n int) {
-	for name := range pv.Annotations {
-		if strings.HasPrefix(name, api.AnnotationCloneOffer) {
-			n++
-		}
+// checkMost refuses a further snapshot of a volume for a clone. It counts those that LVM has: while the API server refuses their offers, no
+// PersistentVolume shows them. runClones takes one at a time.
+func (a *Agent) checkMost(ctx context.Context, id lvm.ID) error {
+	all, err := a.volumes.ListSnapshots(ctx)
+	clones := slices.DeleteFunc(slices.Clone(all), func(sn lvm.Snapshot) bool { return sn.Source != id || sn.Claim == "" })
+	if err == nil && len(clones) >= maxClones {
+		err = lvm.Errorf(lvm.KindBusy, "%d clones of volume %s are copied to other nodes; others wait for these", len(clones), id)
 	}
-	return n
+	return err
 }
 
 // snapshotFor takes the snapshot of a clone, or finds it. id is the handle of pv.
@@ -141,10 +143,10 @@ func (a *Agent) snapshotFor(ctx context.Context, claim *corev1.PersistentVolumeC
 	if sn, err := a.volumes.LookupSnapshot(ctx, cloneID(claim, id)); err == nil && sn.Source == id {
 		return sn, nil
 	}
-	switch {
-	case clonesOf(pv) >= maxClones:
-		return lvm.Snapshot{}, lvm.Errorf(lvm.KindBusy, "%d clones of PersistentVolume %s are copied to other nodes; others wait for these", maxClones, pv.Name)
-	case a.prepare != nil:
+	if err := a.checkMost(ctx, id); err != nil {
+		return lvm.Snapshot{}, err
+	}
+	if a.prepare != nil {
 		end, err := a.prepare(ctx, id)
 		if err != nil {
 			return lvm.Snapshot{}, err

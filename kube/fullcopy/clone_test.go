@@ -215,8 +215,16 @@ func TestOfferClone(t *testing.T) {
 		"less than the volume has": {func(c *cloning, _ *engine) {
 			c.volume.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 		}, 0, getVolume, false},
-		"a volume that moves":              {func(c *cloning, _ *engine) { c.volume.Annotations[api.AnnotationMoveRecord] = "{}" }, 0, getVolume, true},
-		"as many clones as there may be":   {func(c *cloning, _ *engine) { offerMost(c.volume) }, 0, getVolume, true},
+		"a volume that moves":            {func(c *cloning, _ *engine) { c.volume.Annotations[api.AnnotationMoveRecord] = "{}" }, 0, getVolume, true},
+		"as many clones as there may be": {func(_ *cloning, e *engine) { e.snapshots = otherClones(maxClones, "pvc-data") }, maxClones, getVolume, true},
+		"one less":                       {func(_ *cloning, e *engine) { e.snapshots = otherClones(maxClones-1, "pvc-data") }, maxClones, patchVolume, false},
+		"as many of another volume":      {func(_ *cloning, e *engine) { e.snapshots = otherClones(maxClones, "pvc-other") }, maxClones + 1, patchVolume, false},
+		"as many snapshots of users": {func(_ *cloning, e *engine) {
+			e.snapshots = otherClones(maxClones, "pvc-data")
+			for i := range e.snapshots {
+				e.snapshots[i].Claim = ""
+			}
+		}, maxClones + 1, patchVolume, false},
 		"a volume that cannot have one":    {func(_ *cloning, e *engine) { e.err = lvm.Errorf(lvm.KindInvalid, "only a thin volume") }, 0, postEvent, false},
 		"a pool that has no capacity":      {func(_ *cloning, e *engine) { e.err = lvm.Errorf(lvm.KindInsufficientCapacity, "the pool") }, 0, postEvent, true},
 		"a file system that is frozen now": {func(_ *cloning, e *engine) { e.err = lvm.Errorf(lvm.KindBusy, "frozen") }, 0, getVolume, true},
@@ -246,10 +254,15 @@ func offered(sn lvm.Snapshot) string {
 	return text
 }
 
-func offerMost(pv *corev1.PersistentVolume) {
-	for i := range maxClones {
-		pv.Annotations[fmt.Sprintf("%s%d", api.AnnotationCloneOffer, i)] = "{}"
+// otherClones are the snapshots of other clones of a volume. None is offered: the PersistentVolume could not be changed.
+func otherClones(n int, volume string) (all []lvm.Snapshot) {
+	for i := range n {
+		name := fmt.Sprintf("%sother-%d", api.PrefixClone, i)
+		all = append(all, lvm.Snapshot{
+			ID: lvm.ID{VG: kubetest.TestVG, LV: lvm.SnapshotName(name)}, Name: name, Claim: "ns/other", Source: lvm.ID{VG: kubetest.TestVG, LV: volume}, State: lvm.StateReady,
+		})
 	}
+	return all
 }
 
 // TestClonesRemoved: the snapshot of a clone, and its offer before, are removed when the clone waits on no other node, whatever became of it. No other
