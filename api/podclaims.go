@@ -22,5 +22,5 @@ type PodClaim struct {
 	AccessModes []string
 	Parameters  map[string]string // of its StorageClass
 
-	FromSnapshot, FromClaim bool // its data source
+	FromSnapshot, FromClaim string // its data source: the name of a VolumeSnapshot, or of a claim, in its namespace
 }

@@ -30,7 +30,12 @@ var errThinAlone = lvm.Errorf(lvm.KindInvalid, "the StorageClass has %s: \"true\
 
 // isPlacedByScheduler reports whether a restore or clone can be created on any node. A read-only copy shares its source's blocks, and is on its node.
 func (s *Server) isPlacedByScheduler(req *csi.CreateVolumeRequest, access lvm.Access) bool {
-	return s.fullCopies != nil && s.cluster != nil && req.GetParameters()[api.ParameterRestoreOnOtherNodes] == "true" && access == lvm.AccessWritable
+	return s.cluster != nil && s.copiesFully(req.GetParameters(), access != lvm.AccessWritable)
+}
+
+// copiesFully reports whether restores and clones of a class with these parameters become full copies on other nodes than their source's.
+func (s *Server) copiesFully(parameters map[string]string, readOnly bool) bool {
+	return s.fullCopies != nil && parameters[api.ParameterRestoreOnOtherNodes] == "true" && !readOnly
 }
 
 // fullCopy copies the source of another node, if this node has capacity for the volume and its peers; nil if the volume is complete, or the source

@@ -120,11 +120,14 @@ func (s *Server) podClaims(ctx context.Context, spec lvm.Spec) (api.PodClaims, e
 func (s *Server) checkPeers(ctx context.Context, spec lvm.Spec, claims api.PodClaims, anywhere bool) error {
 	copied := spec.Source != lvm.ID{} && !anywhere
 	elsewhere := func(c api.PodClaim) bool {
-		return c.Node != "" && c.Node != s.node && (c.Bound || !copied && !yields(c, spec))
+		return c.Node != "" && c.Node != s.node && (c.Bound || !copied && (s.staysWithSource(c) || !yields(c, spec)))
 	}
 	i := slices.IndexFunc(claims.Claims, elsewhere)
-	if i < 0 {
+	switch {
+	case i < 0 && copied:
 		return nil
+	case i < 0:
+		return s.checkSources(ctx, spec, claims)
 	}
 	other := claims.Claims[i]
 	what := "is about to be created"
@@ -144,6 +147,44 @@ func (s *Server) checkPeers(ctx context.Context, spec lvm.Spec, claims api.PodCl
 			unschedulable(claims), s.node, other.Name, other.Node, other.Name, s.node))
 	}
 	return err
+}
+
+// sourcesMost is how many sources of peers one request asks for, if none has a node: a pod may have hundreds of claims with sources that do not exist.
+const sourcesMost = 8
+
+// checkSources refuses a volume if a peer can be created only on another node, that of its source. The scheduler does not know that, and selects any node
+// for the peer, until the node of the source selects itself (kube/pin.go). The first source that has a node decides: with sources on several nodes the
+// pod runs on none. lvm.KindBusy: a source has no node yet. The source may be a claim that waits with this one, which creates it.
+func (s *Server) checkSources(ctx context.Context, spec lvm.Spec, claims api.PodClaims) error {
+	if slices.ContainsFunc(claims.Claims, func(c api.PodClaim) bool { return c.Bound && c.Node == s.node }) {
+		return nil // the pod runs here, or nowhere
+	}
+	namespace, name, _ := claimKey(spec.Claim, spec.Name)
+	var undecided error
+	asked := 0
+	for _, c := range claims.Claims {
+		waits := func(peer api.PodClaim) bool { return peer.Name == c.FromClaim }
+		if !s.staysWithSource(c) || asked == sourcesMost || c.FromClaim != "" && (c.FromClaim == name || slices.ContainsFunc(claims.Claims, waits)) {
+			continue
+		}
+		asked++
+		node, err := s.cluster.SourceNode(ctx, namespace, c)
+		switch {
+		case err != nil && undecided == nil:
+			undecided = lvm.Errorf(lvm.KindOf(err), "%s this claim and claim %s on one node, that of the source of claim %[2]s, which is not known yet: %w", needOf(claims), c.Name, err)
+		case node == s.node:
+			return nil
+		case node != "":
+			return lvm.Errorf(lvm.KindInsufficientCapacity, "the source of claim %s is on node %s, the only one where that claim can be created, and %s both on one node", c.Name, node, needOf(claims))
+		}
+	}
+	return undecided
+}
+
+// staysWithSource reports whether the driver creates the volume of a claim on the node of its source alone.
+func (s *Server) staysWithSource(c api.PodClaim) bool {
+	copied := !c.Bound && !c.ByOthers && (c.FromSnapshot != "" || c.FromClaim != "")
+	return copied && !s.copiesFully(c.Parameters, slices.Contains(c.AccessModes, "ReadOnlyMany"))
 }
 
 // yields reports whether a claim with another selected node, which no pod uses together with this one, must move to this node.
@@ -228,7 +269,7 @@ var claimModes = []string{"ReadWriteOnce", "ReadWriteOncePod"}
 // specOfClaim returns the spec of the volume that csi-provisioner will request for a claim. It omits the source of a restored or
 // cloned volume, which needs as much capacity as an empty one; a read-only copy of a snapshot needs what the replay of its journal may write.
 func (s *Server) specOfClaim(c api.PodClaim, namespace string) (lvm.Spec, error) {
-	readOnly := slices.Equal(c.AccessModes, []string{"ReadOnlyMany"}) && (c.FromSnapshot || c.FromClaim)
+	readOnly := slices.Equal(c.AccessModes, []string{"ReadOnlyMany"}) && (c.FromSnapshot != "" || c.FromClaim != "")
 	unusable := func(mode string) bool { return !slices.Contains(claimModes, mode) && !readOnly }
 	if len(c.AccessModes) == 0 || slices.ContainsFunc(c.AccessModes, unusable) || c.Size <= 0 {
 		return lvm.Spec{}, lvm.Errorf(lvm.KindInvalid, "claim %s has the access modes %q and %d bytes", c.Name, c.AccessModes, c.Size)
@@ -247,7 +288,7 @@ func (s *Server) specOfClaim(c api.PodClaim, namespace string) (lvm.Spec, error)
 		return spec, err
 	case spec.Class.Layout != lvm.LayoutThin:
 		return lvm.Spec{}, lvm.Errorf(lvm.KindInvalid, "claim %s has the layout %s, and only thin volumes have copies", c.Name, spec.Class.Layout)
-	case c.FromSnapshot:
+	case c.FromSnapshot != "":
 		spec.Required = lvm.ReplaySize(spec.Required)
 	}
 	return spec, nil

@@ -29,6 +29,18 @@ type cluster struct {
 	owned    map[string]error // why volumes may not be deleted, by handle
 	restores map[string]error // Why claims may not become copies of a snapshot, by "claim uid snapshot".
 	empties  map[string]error // Why claims may not have an empty volume, by "claim uid".
+
+	sources map[string]string // nodes, by the name of a VolumeSnapshot or claim; "?": not known yet
+	sought  []string          // the sources that were asked for
+}
+
+func (c *cluster) SourceNode(_ context.Context, namespace string, of api.PodClaim) (string, error) {
+	source := of.FromSnapshot + of.FromClaim
+	c.say(&c.sought, namespace+"/"+source)
+	if c.sources[source] == "?" {
+		return "", lvm.Errorf(lvm.KindBusy, "%s is not ready", source)
+	}
+	return c.sources[source], nil
 }
 
 func (c *cluster) Asked(namespace, claim string) (answered func()) {
@@ -272,12 +284,12 @@ func TestReadOnlyPeer(t *testing.T) {
 		change func(c *api.PodClaim)
 		size   lvm.Bytes // what it counts; 0: nothing, because its own request is refused
 	}{
-		"of a snapshot":       {func(c *api.PodClaim) { c.FromSnapshot = true }, lvm.GiB / 2},
-		"of a claim":          {func(c *api.PodClaim) { c.FromClaim = true }, 32 * lvm.GiB},
-		"raw":                 {func(c *api.PodClaim) { c.FromSnapshot, c.Block = true, true }, lvm.GiB / 2},
+		"of a snapshot":       {func(c *api.PodClaim) { c.FromSnapshot = "s" }, lvm.GiB / 2},
+		"of a claim":          {func(c *api.PodClaim) { c.FromClaim = "s" }, 32 * lvm.GiB},
+		"raw":                 {func(c *api.PodClaim) { c.FromSnapshot, c.Block = "s", true }, lvm.GiB / 2},
 		"of nothing":          {func(*api.PodClaim) {}, 0},
-		"with a writable one": {func(c *api.PodClaim) { c.FromClaim, c.AccessModes = true, []string{"ReadOnlyMany", "ReadWriteOnce"} }, 0},
-		"not thin":            {func(c *api.PodClaim) { c.FromClaim, c.Parameters = true, map[string]string{"volumeGroup": "vg-nvme"} }, 0},
+		"with a writable one": {func(c *api.PodClaim) { c.FromClaim, c.AccessModes = "s", []string{"ReadOnlyMany", "ReadWriteOnce"} }, 0},
+		"not thin":            {func(c *api.PodClaim) { c.FromClaim, c.Parameters = "s", map[string]string{"volumeGroup": "vg-nvme"} }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			peer := readers
@@ -294,7 +306,7 @@ func TestReadOnlyPeer(t *testing.T) {
 	}
 	s, pod, _ := newPod(t, a, readers)
 	elsewhere := readers
-	elsewhere.FromSnapshot, elsewhere.Node = true, "node-2"
+	elsewhere.FromSnapshot, elsewhere.Node = "s", "node-2"
 	pod.claims = []api.PodClaim{a, elsewhere}
 	_, err := pod.create(t, s, a)
 	expectKind(t, err, lvm.KindInsufficientCapacity, "claim readers", "node-2")
@@ -406,6 +418,89 @@ func TestCloneStaysWithItsSource(t *testing.T) {
 	pod.claims = []api.PodClaim{copied, plain}
 	if _, err = s.CreateVolume(t.Context(), request); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPeerFromAnotherNode: an empty volume does not begin on a node where a restored or cloned volume of its pod cannot follow. The scheduler has selected
+// this node for both, because it knows no sources.
+func TestPeerFromAnotherNode(t *testing.T) {
+	thin := func(name string, change func(c *api.PodClaim)) api.PodClaim {
+		c := claim(name, lvm.GiB, "vg-nvme")
+		c.Parameters = map[string]string{"volumeGroup": "vg-nvme", "layout": "thin"}
+		change(&c)
+		return c
+	}
+	away := func(c *api.PodClaim) { c.FromSnapshot = "away" }
+	anywhere := func(c *api.PodClaim) { c.Parameters[api.ParameterRestoreOnOtherNodes] = "true" }
+	with := func(changes ...func(*api.PodClaim)) func(*api.PodClaim) {
+		return func(c *api.PodClaim) {
+			for _, change := range changes {
+				change(c)
+			}
+		}
+	}
+	from := func(claim string) func(*api.PodClaim) { return func(c *api.PodClaim) { c.FromClaim = claim } }
+	restored := func(snapshot string) func(*api.PodClaim) { return func(c *api.PodClaim) { c.FromSnapshot = snapshot } }
+	on := func(node string) func(*api.PodClaim) { return func(c *api.PodClaim) { c.Node = node } }
+	bound := func(c *api.PodClaim) { c.Bound = true }
+	indirect := func(c *api.PodClaim) { c.Indirect = true }
+	readOnly := func(c *api.PodClaim) { c.AccessModes = []string{"ReadOnlyMany"} }
+	const made = lvm.Kind(-1)
+	for name, test := range map[string]struct {
+		peers []func(*api.PodClaim)
+		want  lvm.Kind
+		says  string
+		reads int
+	}{
+		"a restore":                             {[]func(*api.PodClaim){away}, lvm.KindInsufficientCapacity, "the source of claim b is on node node-2", 1},
+		"a restore that returned":               {[]func(*api.PodClaim){with(away, on(""))}, lvm.KindInsufficientCapacity, "node-2", 1},
+		"a clone":                               {[]func(*api.PodClaim){from("away")}, lvm.KindInsufficientCapacity, "node-2", 1},
+		"a read-only copy":                      {[]func(*api.PodClaim){with(away, readOnly, anywhere)}, lvm.KindInsufficientCapacity, "node-2", 1},
+		"of a pod that shares a claim":          {[]func(*api.PodClaim){with(away, indirect)}, lvm.KindInsufficientCapacity, "node-2", 1},
+		"that has its node, and would not stay": {[]func(*api.PodClaim){with(away, indirect, on("node-2"))}, lvm.KindInsufficientCapacity, "node-2", 0},
+		"a class that copies to other nodes":    {[]func(*api.PodClaim){with(away, anywhere)}, made, "", 0},
+		"a source on this node":                 {[]func(*api.PodClaim){restored("here")}, made, "", 1},
+		"another driver's source":               {[]func(*api.PodClaim){restored("foreign")}, made, "", 1},
+		"a source that is not ready":            {[]func(*api.PodClaim){restored("late")}, lvm.KindBusy, "late is not ready", 1},
+		"that, and one on another node":         {[]func(*api.PodClaim){restored("late"), away}, lvm.KindInsufficientCapacity, "claim c", 2},
+		"that, and one on this node":            {[]func(*api.PodClaim){restored("late"), restored("here")}, made, "", 2},
+		"a clone of the claim itself":           {[]func(*api.PodClaim){from("a")}, made, "", 0},
+		"a clone of a further claim of the pod": {[]func(*api.PodClaim){func(*api.PodClaim) {}, from("b")}, made, "", 0},
+		"a volume on this node fixes the pod":   {[]func(*api.PodClaim){away, bound}, made, "", 0},
+		"a claim that others bind":              {[]func(*api.PodClaim){func(c *api.PodClaim) { c.FromSnapshot, c.ByOthers = "away", true }}, made, "", 0},
+		"very many":                             {slices.Repeat([]func(*api.PodClaim){restored("late")}, 20), lvm.KindBusy, "late is not ready", 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := thin("a", func(*api.PodClaim) {})
+			s, pod, _ := newPod(t, a)
+			s.fullCopies = &copier{}
+			pod.sources = map[string]string{"away": "node-2", "here": "node-1", "late": "?"}
+			for i, change := range test.peers {
+				pod.claims = append(pod.claims, thin(string(rune('b'+i)), change))
+			}
+			_, err := pod.create(t, s, a)
+			if test.want == made {
+				must(t, err)
+			} else {
+				expectKind(t, err, test.want, test.says, "pod web")
+			}
+			if n := volumesOf(t, s); (n == 1) != (test.want == made) || len(pod.sought) != test.reads {
+				t.Errorf("%d volumes; asked for %q, want %d", n, pod.sought, test.reads)
+			}
+		})
+	}
+}
+
+// TestVolumeOfPeerFromAnotherNode: a volume that was made is answered again, whatever was learned of its peers since.
+func TestVolumeOfPeerFromAnotherNode(t *testing.T) {
+	a, b := claim("a", lvm.GiB, "vg-nvme"), claim("b", lvm.GiB, "vg-nvme")
+	s, pod, _ := newPod(t, a)
+	made, err := pod.create(t, s, a)
+	must(t, err)
+	b.FromSnapshot, pod.sources = "away", map[string]string{"away": "node-2"}
+	pod.claims = []api.PodClaim{a, b}
+	if again, err := pod.create(t, s, a); err != nil || again.GetVolumeId() != made.GetVolumeId() || len(pod.sought) != 0 {
+		t.Errorf("%v, %v; asked for %q", again, err, pod.sought)
 	}
 }
 

@@ -195,6 +195,9 @@ type Cluster interface {
 	// MayRestore returns nil if the driver may restore this snapshot of the node for the claim. lvm.KindBusy: undecided, retry.
 	// lvm.KindInvalid, lvm.KindNotFound: it may not.
 	MayRestore(ctx context.Context, namespace, claim, uid string, of lvm.ID) error
+	// SourceNode returns the node that has the source of a claim of a pod; "": there is no such node, because the source is another driver's, or may not be
+	// copied. lvm.KindBusy: it is not known, or not yet; retry.
+	SourceNode(ctx context.Context, namespace string, of api.PodClaim) (string, error)
 	// MayDelete returns nil if the driver may delete this volume, snapshot or group snapshot of the node. lvm.KindBusy: undecided, retry.
 	// lvm.KindConflict: a PersistentVolume or content needs it, other than the one that the caller deletes.
 	MayDelete(ctx context.Context, of lvm.ID) error

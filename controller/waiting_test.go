@@ -75,6 +75,10 @@ func (n *oneNode) WaitingHere(string, string, string) bool { return false }
 func (n *oneNode) MayCreate(string, string, string) error                           { return nil }
 func (n *oneNode) MayRestore(context.Context, string, string, string, lvm.ID) error { return nil }
 
+func (n *oneNode) SourceNode(context.Context, string, api.PodClaim) (string, error) {
+	return "", nil
+}
+
 func (n *oneNode) NameThinClass(err error) error { return err }
 
 func (n *oneNode) MayDelete(context.Context, lvm.ID) error { return nil }

@@ -12,7 +12,7 @@
 //   - It labels the contents of this node's snapshots that have no label (contents.go).
 //   - It reports conditions of volumes as events on their claims (health.go).
 //   - It warns of storage classes that bind immediately (classes.go).
-//   - It finds the peers of a claim (podclaims.go).
+//   - It finds the peers of a claim (podclaims.go), and the nodes of their sources (peersource.go).
 //   - It finds orphans, and claims whose volume no longer exists (audit.go, orphans.go).
 //
 // ClusterID identifies the cluster. Access decides who may read the driver's metrics and status page (access.go). Manifests

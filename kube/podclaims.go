@@ -94,8 +94,7 @@ func (a *Agent) podClaim(ctx context.Context, claim *corev1.PersistentVolumeClai
 	}
 	s.Size, s.Parameters = int64(pending.BytesOf(claim.Spec.Resources.Requests.Storage())), class.Parameters
 	s.Block = claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
-	from := sourceOf(claim).kind
-	s.FromSnapshot, s.FromClaim = from == kubeclient.KindSnapshot, from == kubeclient.KindClaim
+	s.FromSnapshot, s.FromClaim = pending.SnapshotOf(claim), pending.ClonedFrom(claim)
 	for _, mode := range claim.Spec.AccessModes {
 		s.AccessModes = append(s.AccessModes, string(mode))
 	}

@@ -72,7 +72,7 @@ func TestPodClaim(t *testing.T) {
 	unbound := api.PodClaim{Name: "data", UID: "claim-data", Node: "node-1", AccessModes: []string{"ReadWriteOnce"}, Parameters: map[string]string{"volumeGroup": "vg"}}
 	byOthers := api.PodClaim{Name: "data", UID: "claim-data", Node: "node-1", ByOthers: true}
 	restored, cloned := unbound, unbound
-	restored.FromSnapshot, cloned.FromClaim = true, true
+	restored.FromSnapshot, cloned.FromClaim = "source", "source"
 	raw := unbound
 	raw.Size, raw.Block, raw.AccessModes = 1<<30, true, []string{"ReadWriteOncePod"}
 	selecting := unbound

@@ -84,7 +84,12 @@ func affinityTo(node string) *corev1.VolumeNodeAffinity {
 // makeNode makes a node that pods can be scheduled to.
 func makeNode(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
-	node := create(t, admin.CoreV1().Nodes(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	letSchedule(t, create(t, admin.CoreV1().Nodes(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}))
+}
+
+// letSchedule lets pods be scheduled to a node.
+func letSchedule(t *testing.T, node *corev1.Node) {
+	t.Helper()
 	node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100"), corev1.ResourceCPU: resource.MustParse("8")}
 	node.Status.Capacity = node.Status.Allocatable
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
