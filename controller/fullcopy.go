@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -38,8 +37,9 @@ func (s *Server) copiesFully(parameters map[string]string, readOnly bool) bool {
 	return s.fullCopies != nil && parameters[api.ParameterRestoreOnOtherNodes] == "true" && !readOnly
 }
 
-// fullCopy copies the source of another node, if this node has capacity for the volume and its peers; nil if the volume is complete, or the source
-// is here: CreateWithPeers finds the one, or shares the other's blocks.
+// fullCopy copies the source of another node, if this node has capacity for the volume and its peers, and reserves that until the copy begins: its source
+// may not answer for long, and the peers may be created meanwhile. nil if the volume is complete, or the source is here: CreateWithPeers finds the one, or
+// shares the other's blocks.
 func (s *Server) fullCopy(ctx context.Context, spec lvm.Spec, peers []lvm.Spec) error {
 	if lvm.KindOf(s.absence(ctx, spec.Source)) != lvm.KindNotLocal {
 		return nil // CreateWithPeers reports it
@@ -49,7 +49,7 @@ func (s *Server) fullCopy(ctx context.Context, spec lvm.Spec, peers []lvm.Spec) 
 		return err
 	}
 	if p.Volume == nil {
-		if err := s.volumes.Fits(ctx, slices.Concat([]lvm.Spec{whole(spec)}, peers)); err != nil {
+		if err := s.volumes.Reserve(ctx, whole(spec), peers); err != nil {
 			return err
 		}
 	}

@@ -113,6 +113,41 @@ func TestFullCopyRefused(t *testing.T) {
 	}
 }
 
+// TestPeerOfFullCopyKeepsItsCapacity: what is free when a full copy is asked for is kept for the pod's empty claim, before the copy can begin and while it
+// runs. Else the pod would wait for ever on the node of the copy.
+func TestPeerOfFullCopyKeepsItsCapacity(t *testing.T) {
+	for name, err := range map[string]error{"the copy runs": nil, "its source does not answer yet": lvm.Errorf(lvm.KindBusy, "no offer")} {
+		t.Run(name, func(t *testing.T) {
+			thin := map[string]string{"volumeGroup": "vg", "layout": "thin"}
+			copied, wal := claim("copy", lvm.GiB, "vg"), claim("wal", lvm.GiB, "vg")
+			copied.Parameters = map[string]string{"volumeGroup": "vg", "layout": "thin", api.ParameterRestoreOnOtherNodes: "true"}
+			copied.FromSnapshot, wal.Parameters = "s", thin
+			s, c, pod := newCopies(t, copied, wal)
+			c.err = err
+			most, failed := s.volumes.Capacity(t.Context(), lvm.Class{Group: "vg", Layout: lvm.LayoutThin})
+			must(t, failed)
+			wal.Size = int64(most.Largest - lvm.GiB)
+			pod.claims[1] = wal
+			req := requestOf(copied, "shop")
+			req.VolumeContentSource = anywhere("x", elsewhereSnapshot, lvm.GiB).GetVolumeContentSource()
+			_, err := s.CreateVolume(t.Context(), req)
+			expectKind(t, err, lvm.KindBusy)
+			other := claim("other", lvm.GiB, "vg")
+			other.Parameters = thin
+			claims := pod.claims
+			pod.claims = nil
+			_, err = pod.create(t, s, other)
+			expectKind(t, err, lvm.KindInsufficientCapacity)
+			pod.claims = claims
+			if _, err := pod.create(t, s, wal); err != nil {
+				t.Error(err)
+			}
+			c.err, c.ends = nil, true
+			mustCreate(t, s, req)
+		})
+	}
+}
+
 // TestWhichCopiesAreFull: only writable volumes of snapshots and volumes on other nodes, in a class that says so.
 func TestWhichCopiesAreFull(t *testing.T) {
 	s, c, _ := newCopies(t)

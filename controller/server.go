@@ -37,6 +37,8 @@ type Volumes interface {
 	Serves(ctx context.Context, group string, id lvm.ID) (bool, error)
 	// Fits checks that the node can hold all of these volumes together now: nil, or lvm.KindInsufficientCapacity.
 	Fits(ctx context.Context, specs []lvm.Spec) error
+	// Reserve is Fits for a volume and its peers, and reserves the capacity of all of them for a while: the volume is created later, as a full copy.
+	Reserve(ctx context.Context, spec lvm.Spec, peers []lvm.Spec) error
 	// Delete deletes a volume. It returns nil if a readable group lacks it. lvm.KindNotLocal: the group itself is not on this
 	// node.
 	Delete(ctx context.Context, id lvm.ID) error

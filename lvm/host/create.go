@@ -55,6 +55,23 @@ func planAgain[T any](what string, create func() (T, error)) (T, error) {
 	return none, lvm.Errorf(lvm.KindBusy, "%s: another program keeps changing the volume groups of this node; retry", what)
 }
 
+// Reserve checks as Fits that this node can hold a volume and its peers, and reserves their capacity as CreateWithPeers does: for a full copy, whose logical
+// volume Receive creates later.
+func (h *Host) Reserve(ctx context.Context, spec lvm.Spec, siblings []lvm.Spec) error {
+	p := reserve.NewRequest(spec, siblings)
+	_, mine, err := h.plan(ctx, p, false)
+	if err != nil || mine.Create == nil {
+		return err
+	}
+	unlock, err := h.engine.Locks.Acquire(ctx, mine.Create.Group.UUID, "reserving capacity for volume "+spec.Name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, _, err = h.plan(ctx, p, true)
+	return err
+}
+
 func (h *Host) create(ctx context.Context, p reserve.Request) (v lvm.Volume, err error) {
 	leave := h.reserved.Enter(p.Spec)
 	defer func() { leave(err) }()

@@ -89,6 +89,7 @@ func (h *Host) allocateReceiving(ctx context.Context, in lvm.Incoming, c *alloc.
 	}
 	g, _, v, err := done.State.FindVolume(c.Volume.ID)
 	if err == nil && done.Failure == nil {
+		h.reserved.Drop(in.Spec)
 		if err = lvm.CheckWritable(done.State, g); err == nil {
 			err = h.engine.Flush(g)
 		}

@@ -87,6 +87,27 @@ func TestPeerIsReceivedInItsReservation(t *testing.T) {
 	hosttest.Must(t, err)
 }
 
+// TestReserve: the capacity for a full copy and its peer is kept for them. That of the copy is free once its volume was received and discarded.
+func TestReserve(t *testing.T) {
+	_, b, d := hosttest.StartedWith(t, hosttest.Unsettled)
+	class := b.Thin("any", lvmtest.ExtentSize, lvm.ID{}).Class
+	half := d.MustCapacity(t, class).Largest / 2 / lvmtest.ExtentSize * lvmtest.ExtentSize
+	peer, whole, other := b.Thin("peer", half, lvm.ID{}), b.Thin("copy", half, lvm.ID{}), b.Thin("other", half, lvm.ID{})
+	hosttest.WantKind(t, "more than there is", d.Reserve(t.Context(), b.Thin("large", 2*half, lvm.ID{}), []lvm.Spec{peer}), lvm.KindInsufficientCapacity)
+	hosttest.Must(t, d.Reserve(t.Context(), whole, []lvm.Spec{peer}))
+	hosttest.Must(t, d.Reserve(t.Context(), whole, []lvm.Spec{peer}))
+	hosttest.Refused(t, "another pod's volume in the reserved capacity", lvm.KindInsufficientCapacity)(d.Create(t.Context(), other))
+	copied := whole
+	copied.Source = lvm.ID{VG: "elsewh-ere0-0000-0000-0000-0000-000000", LV: lvm.SnapshotName("s")}
+	v, err := d.Receive(t.Context(), lvm.Incoming{Spec: copied, Move: strings.Repeat("0", 32)})
+	hosttest.Must(t, err)
+	_, err = d.Create(t.Context(), peer)
+	hosttest.Must(t, err)
+	hosttest.Must(t, d.Discard(t.Context(), v.ID, v.UUID))
+	_, err = d.Create(t.Context(), other)
+	hosttest.Must(t, err)
+}
+
 // TestFormerCopyIsWiped: what a move copied of a user's volume is zeroed before its extents are free, also if the next move does not fit it.
 func TestFormerCopyIsWiped(t *testing.T) {
 	node, b, d := hosttest.Started(t)
