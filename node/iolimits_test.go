@@ -134,8 +134,8 @@ func TestLimitsOfRawAndEncryptedVolumes(t *testing.T) {
 	n.expectLimits(cgroupOne, strings.Replace(limitsOfDevice, ":3", ":7", 1))
 }
 
-// TestPodWithoutCgroup: while the kubelet has not made the pod's cgroup, the pod does not get the volume, and the kubelet repeats the call.
-// A volume without limits does not wait.
+// TestPodWithoutCgroup: while the kubelet has not made the pod's cgroup, the pod does not get the volume, and the kubelet repeats the call, which
+// waits a moment for the cgroup.
 func TestPodWithoutCgroup(t *testing.T) {
 	n := newLimitedNode(t)
 	must(t, n.tree.Remove(cgroupOne))
@@ -144,8 +144,17 @@ func TestPodWithoutCgroup(t *testing.T) {
 		if err := n.publishAt(pathOf(podOne)); lvm.KindOf(err) != lvm.KindBusy || !strings.Contains(err.Error(), podOne) {
 			t.Errorf("kind %d: %v", lvm.KindOf(err), err)
 		}
+		n.fake.expect(t)
+		time.AfterFunc(time.Second, func() {
+			if err := n.tree.Make(cgroupOne); err != nil {
+				t.Error(err)
+			}
+		})
+		must(t, n.publishAt(pathOf(podOne)))
+		n.expectLimits(cgroupOne, limitsOfDevice)
 	})
-	n.fake.expect(t)
+	must(t, n.unpublishAt(pathOf(podOne)))
+	must(t, n.tree.Remove(cgroupOne))
 	n.fake.volume.Limits = lvm.Limits{}
 	must(t, n.ApplyLimits(t.Context(), testID))
 	must(t, n.publishAt(pathOf(podOne)))

@@ -24,6 +24,12 @@ func TestRealBlock(t *testing.T) {
 	if size := b.run("blockdev", "--getss", device); size != "512" {
 		t.Errorf("a raw volume's logical sector is %s", size)
 	}
+	name := "/dev/mapper/" + v.name
+	must(t, os.Remove(name)) // as a killed cryptsetup leaves it
+	b.stage(r)
+	if _, err := os.Stat(name); err != nil {
+		t.Errorf("mount(8) does not find the mapping: %v", err)
+	}
 	pod, err := os.OpenFile(device, os.O_RDWR, 0)
 	must(t, err)
 	// A pod overwrites all that it can access.

@@ -69,3 +69,17 @@ func TestVolumeExpands(t *testing.T) {
 		t.Errorf("%d writes: %s", len(writes), strings.Join(writes, "\n"))
 	}
 }
+
+func TestBlockVolumeExpandsWithoutKubelet(t *testing.T) {
+	here := newNode(t, "a")
+	here.start(t)
+	claim := here.bound(t, "disk", corev1.PersistentVolumeBlock)
+	request(t, claim, "2Gi")
+	claim = until(t, claim, "the new size", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Capacity.Storage().String() == "2Gi" })
+	expectSize(t, here, claim, 2*lvm.GiB)
+	if resizeState(claim) != "" || len(claim.Status.Conditions) != 0 {
+		t.Errorf("the claim's status is %+v", claim.Status)
+	}
+	eventOn(t, claim.Namespace, claim.Name, "VolumeResizeSuccessful")
+	expectAllowed(t, here)
+}

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/kube/groupsnapshot"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -150,6 +151,7 @@ func TestGroupSnapshots(t *testing.T) {
 	expectNoWrites(t, other)
 	testQuotaOfGroups(t, here)
 	expectAllowed(t, here)
+	testGroupOfLostNode(t)
 	if t.Failed() {
 		t.Log(logs())
 	}
@@ -298,6 +300,17 @@ func testMemberByHand(t *testing.T, here *node, handle string) {
 	if n := here.groupSnapshots(t); n != 0 {
 		t.Errorf("%d snapshots are left", n)
 	}
+}
+
+// testGroupOfLostNode: nodelvm-controller lets go of a content that the cluster deletes, if its node is gone: nothing else does.
+func testGroupOfLostNode(t *testing.T) {
+	postGroup(t, groupContents, "VolumeGroupSnapshotContent", "lost", `"spec": {"driver": %q, "deletionPolicy": "Delete", "volumeGroupSnapshotRef": {"namespace": %q, "name": "lost"},
+		"source": {"volumeHandles": [%q]}}`, driver, namespace(t), groupUUID+"/pvc-lost")
+	t.Cleanup(func() { removeRaw(t, groupContents, "lost") })
+	patchRaw(t, []string{groupContents, "lost"}, `{"metadata": {"labels": {%q: "gone"}, "finalizers": [%q]}}`, managedBy, api.FinalizerGroupContent)
+	must(t, admin.RESTClient().Delete().AbsPath(groupContents, "lost").Do(t.Context()).Error())
+	startController(t, "groups")
+	untilGone(t, "the content of a lost node", there(t, groupContents, "lost"))
 }
 
 // testQuotaOfGroups: a quota for snapshots does not limit the snapshots of groups, which exist before their VolumeSnapshots. The quota of the page does.

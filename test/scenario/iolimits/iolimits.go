@@ -19,7 +19,6 @@ import (
 const (
 	slow     = 2 << 20
 	confined = 1 << 20
-	free     = 0 // no limit
 )
 
 const (

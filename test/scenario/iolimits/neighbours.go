@@ -194,7 +194,7 @@ func (n *neighbours) end(ctx context.Context, env *scenario.Environment) error {
 	if err := scenario.DeletePodsAndVolumes(ctx, env); err != nil {
 		return err
 	}
-	if _, err := env.Kubectl(ctx, "", "delete", "volumeattributesclass", "slow", "confined"); err != nil {
+	if _, err := env.Kubectl(ctx, "", "delete", "volumeattributesclass", "slow", "confined", "free"); err != nil {
 		return err
 	}
 	return scenario.RestoreDriver(ctx, env)

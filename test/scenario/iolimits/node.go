@@ -9,16 +9,12 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
 
-// hasLimit waits until io.max of a pod's cgroup has one line, with this limit of the bytes written; free: until it has none.
+// hasLimit waits until io.max of a pod's cgroup has one line, with this limit of the bytes written.
 func hasLimit(ctx context.Context, env *scenario.Environment, pod string, limit int) error {
-	want := ""
-	if limit != free {
-		want = fmt.Sprintf(" rbps=max wbps=%d riops=max wiops=max", limit)
-	}
+	want := fmt.Sprintf(" rbps=max wbps=%d riops=max wiops=max", limit)
 	return cluster.Eventually(ctx, func() error {
 		text, err := onCgroup(ctx, env, pod, "cat io.max")
-		text = strings.TrimSpace(text)
-		if err == nil && (!strings.HasSuffix(text, want) || want == "" && text != "") {
+		if err == nil && !strings.HasSuffix(strings.TrimSpace(text), want) {
 			err = fmt.Errorf("io.max of the pod's cgroup is %q, want %q", text, want)
 		}
 		return err
