@@ -284,9 +284,7 @@ func TestRefusalsAreForgotten(t *testing.T) {
 		v := parkedView()
 		for i := range 3 * maxReported {
 			v.pv.Name = "pvc-" + strconv.Itoa(i)
-			if err := a.receive(t.Context(), v); err != nil {
-				t.Fatal(err)
-			}
+			a.receive(t.Context(), v)
 		}
 		if n := len(a.progress); n > maxReported+1 {
 			t.Errorf("%d copies are remembered", n)

@@ -22,7 +22,7 @@ import (
 const maxClaims = 32
 
 // mayBegin returns the record of a move that may begin, or a sentence that says why it may not. Both are nil if the claim's volume is not on this node.
-func (a *Agent) mayBegin(ctx context.Context, v *view, pods []corev1.Pod, locals []Local) (r *Record, refused, err error) {
+func (a *Agent) mayBegin(ctx context.Context, v *view, pods []corev1.Pod) (r *Record, refused, err error) {
 	if !isBound(v.claim, v.pv) || shapeOf(v.pv, a.node, v.local.ID.String()) != plain {
 		return nil, nil, nil
 	}

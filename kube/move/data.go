@@ -13,7 +13,7 @@ import (
 
 // data is the Engine over the real data side.
 type data struct {
-	node    *move.Node
+	*move.Node
 	prepare func(context.Context, lvm.ID) (end func(), err error)
 }
 
@@ -27,7 +27,7 @@ func EngineOf(n *move.Node, prepare func(context.Context, lvm.ID) (end func(), e
 const maxOffer = 16 << 10
 
 func (d data) Volumes(ctx context.Context) ([]Local, error) {
-	volumes, err := d.node.Moves(ctx)
+	volumes, err := d.Moves(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -41,12 +41,8 @@ func (d data) Volumes(ctx context.Context) ([]Local, error) {
 	return all, d.addRounds(ctx, all)
 }
 
-func (d data) Note(ctx context.Context, id lvm.ID, uuid, record string) error {
-	return d.node.Note(ctx, id, uuid, record)
-}
-
 func (d data) Hold(ctx context.Context, id lvm.ID, uuid string) (Offer, error) {
-	offer, err := d.node.Hold(ctx, id, uuid)
+	offer, err := d.Node.Hold(ctx, id, uuid)
 	if err != nil {
 		return Offer{}, err
 	}
@@ -61,18 +57,6 @@ func encodeOffer(offer move.Offer) (Offer, error) {
 	return Offer{Move: offer.Move, Round: offer.Round, Text: text}, nil
 }
 
-func (d data) Cancel(ctx context.Context, id lvm.ID, uuid string) error {
-	return d.node.Cancel(ctx, id, uuid)
-}
-
-func (d data) HandOver(ctx context.Context, id lvm.ID, uuid, hold string) error {
-	return d.node.HandOver(ctx, id, uuid, hold)
-}
-
-func (d data) Remove(ctx context.Context, id lvm.ID, uuid string) error {
-	return d.node.Remove(ctx, id, uuid)
-}
-
 func (d data) Receive(ctx context.Context, offer Offer, of Offered, parameters map[string]string) (Progress, error) {
 	o, class, err := parseOffer(offer, parameters)
 	if err != nil {
@@ -82,7 +66,7 @@ func (d data) Receive(ctx context.Context, offer Offer, of Offered, parameters m
 		return Progress{}, err
 	}
 	o.Claim, o.Block = of.Claim, of.Block // the source cannot give the volume to another tenant
-	p, err := d.node.Receive(ctx, o, class)
+	p, err := d.Node.Receive(ctx, o, class)
 	return progressOf(o.Move, p), err
 }
 
@@ -92,15 +76,9 @@ func progressOf(offer string, p move.Progress) Progress {
 }
 
 func (d data) Finish(ctx context.Context, id lvm.ID, uuid string) error {
-	_, err := d.node.Finish(ctx, id, uuid)
+	_, err := d.Node.Finish(ctx, id, uuid)
 	return err
 }
-
-func (d data) Discard(ctx context.Context, id lvm.ID, uuid string) error {
-	return d.node.Discard(ctx, id, uuid)
-}
-
-func (d data) Key() string { return d.node.Key() }
 
 // parseOffer decodes an offer, and what the storage class says of the volume group and the layout at the target.
 func parseOffer(offer Offer, parameters map[string]string) (o move.Offer, class lvm.Class, err error) {

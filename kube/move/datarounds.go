@@ -13,7 +13,7 @@ func (d data) addRounds(ctx context.Context, all []Local) error {
 	if !slices.ContainsFunc(all, mayHaveRounds) {
 		return nil
 	}
-	rounds, err := d.node.Rounds(ctx)
+	rounds, err := d.Rounds(ctx)
 	if err != nil {
 		return err
 	}
@@ -40,11 +40,11 @@ func (d data) TakeRound(ctx context.Context, id lvm.ID, uuid string, number int,
 		return err
 	}
 	defer end()
-	return d.node.TakeRound(ctx, id, uuid, number, before)
+	return d.Node.TakeRound(ctx, id, uuid, number, before)
 }
 
 func (d data) OfferRound(ctx context.Context, of Local, round string) (Offer, error) {
-	rounds, err := d.node.Rounds(ctx)
+	rounds, err := d.Rounds(ctx)
 	if err != nil {
 		return Offer{}, err
 	}
@@ -52,10 +52,10 @@ func (d data) OfferRound(ctx context.Context, of Local, round string) (Offer, er
 		if r.Move != round || !of.has(r) {
 			continue
 		}
-		if err := d.node.FitsPool(ctx, r); err != nil {
+		if err := d.FitsPool(ctx, r); err != nil {
 			return Offer{}, err
 		}
-		offer, err := d.node.OfferRound(ctx, of.Volume, r)
+		offer, err := d.Node.OfferRound(ctx, of.Volume, r)
 		if err != nil {
 			return Offer{}, err
 		}
@@ -65,16 +65,16 @@ func (d data) OfferRound(ctx context.Context, of Local, round string) (Offer, er
 }
 
 func (d data) DropRounds(ctx context.Context, of Local, but string) (failures error) {
-	rounds, err := d.node.Rounds(ctx)
+	rounds, err := d.Rounds(ctx)
 	if err != nil {
 		return err
 	}
 	for _, r := range rounds {
 		if of.has(r) && r.Move != but {
-			failures = errors.Join(failures, d.node.DropRound(ctx, r))
+			failures = errors.Join(failures, d.DropRound(ctx, r))
 		}
 	}
 	return failures
 }
 
-func (d data) DropUnneeded(ctx context.Context) error { return d.node.DropUnneededRounds(ctx) }
+func (d data) DropUnneeded(ctx context.Context) error { return d.DropUnneededRounds(ctx) }

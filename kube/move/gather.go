@@ -90,7 +90,7 @@ func (a *Agent) gatherSource(ctx context.Context, v *view, locals []Local) (err 
 	}
 	switch {
 	case begins:
-		v.fresh, v.refused, err = a.mayBegin(ctx, v, pods, locals)
+		v.fresh, v.refused, err = a.mayBegin(ctx, v, pods)
 		return err
 	case v.rec == nil:
 		return nil

@@ -105,7 +105,8 @@ func (a *Agent) takeLocal(ctx context.Context, v *view, do action) (done bool, e
 	case discard:
 		return true, a.engine.Discard(ctx, id, uuid)
 	case receive:
-		return true, a.receive(ctx, v)
+		a.receive(ctx, v)
+		return true, nil
 	default:
 		return false, nil
 	}
@@ -120,7 +121,7 @@ func (v *view) toNote() *Record {
 }
 
 // receive begins or continues a copy. What prevents it is not this step's error: the source shows it to the claim's user.
-func (a *Agent) receive(ctx context.Context, v *view) error {
+func (a *Agent) receive(ctx context.Context, v *view) {
 	p, err := a.tryReceive(ctx, v)
 	if err != nil {
 		p.Problem = err
@@ -131,7 +132,6 @@ func (a *Agent) receive(ctx context.Context, v *view) error {
 		clear(a.progress)
 	}
 	a.progress[v.pv.Name] = p
-	return nil
 }
 
 func (a *Agent) tryReceive(ctx context.Context, v *view) (Progress, error) {

@@ -69,7 +69,7 @@ func (m linux) cryptsetup(ctx context.Context, lock *os.File, args []string, key
 	} else {
 		err = m.runCommand(cmd)
 	}
-	if err := commandError(cmd, args, words.Line(), err); err != nil {
+	if err := commandError(args, words.Line(), err); err != nil {
 		return err
 	}
 	if strings.HasPrefix(args[0], "luks") { // it wrote a header that the next step needs
@@ -96,7 +96,7 @@ func keyPipe(k *Key) (*os.File, error) {
 }
 
 // commandError returns a command's failure with its kind.
-func commandError(cmd *exec.Cmd, args []string, words string, err error) error {
+func commandError(args []string, words string, err error) error {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:

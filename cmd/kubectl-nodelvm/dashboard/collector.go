@@ -86,7 +86,7 @@ func (c *Collector) round(ctx context.Context) {
 		}
 	}
 	c.publish(status)
-	c.read(ctx, slices.DeleteFunc(shown, func(name string) bool { return !driver[name] }), x, status)
+	c.read(ctx, slices.DeleteFunc(shown, func(name string) bool { return !driver[name] }), x)
 	if ctx.Err() == nil {
 		status.Time = c.now()
 		c.publish(status)
@@ -115,7 +115,7 @@ func (c *Collector) forget(shown []string) {
 }
 
 // read reads the nodes that are due. A reader of the page sees each answer when it arrives.
-func (c *Collector) read(ctx context.Context, names []string, x *index, status Status) {
+func (c *Collector) read(ctx context.Context, names []string, x *index) {
 	var reading errgroup.Group
 	reading.SetLimit(pagesAtOnce)
 	for _, name := range names {

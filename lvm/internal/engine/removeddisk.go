@@ -61,7 +61,7 @@ func (e *Engine) mapPresentDisks(ctx context.Context, g lvm.Group, lv lvm.LV, v 
 	if err != nil || len(pvs) == 0 {
 		return path, err
 	}
-	steps, err := e.remapSteps(ctx, g, lv, v)
+	steps, err := e.remapSteps(ctx, g, lv)
 	if lvm.KindOf(err) == lvm.KindInUse {
 		e.Log.Warn("a volume in use maps a removed disk; the driver activates it again once it is unused", "volume", v.ID.String(), "removed", removed, "error", err)
 		return path, nil
@@ -89,7 +89,7 @@ func (e *Engine) mapPresentDisks(ctx context.Context, g lvm.Group, lv lvm.LV, v 
 
 // remapSteps returns the commands that make a volume's device map its present disks. KindInUse: the volume, or another of its thin
 // pool, is in use.
-func (e *Engine) remapSteps(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume) ([]lvmcmd.Step, error) {
+func (e *Engine) remapSteps(ctx context.Context, g lvm.Group, lv lvm.LV) ([]lvmcmd.Step, error) {
 	t, err := lvmcmd.TargetOf(g.Name, lv.Name)
 	if err != nil {
 		return nil, err
