@@ -225,7 +225,23 @@ func (d *Disks) AcceptDevice(ctx context.Context, path string, reason accepted.R
 	case held.explain(device.Name) != "":
 		return accepted.Entry{}, lvm.Errorf(lvm.KindConflict, "%s is not accepted: %s", path, held.explain(device.Name))
 	}
+	if original, group := deviceOf(state, p.label.uuid); original != "" && original != device.Path {
+		return accepted.Entry{}, lvm.Errorf(lvm.KindConflict, "%s is not accepted: its physical volume %s is also on %s, which volume group %s uses. If %s replaces that disk, first detach the disk or remove its label (wipefs)",
+			path, p.label.uuid, original, group, path)
+	}
 	return d.Vouch(device, p.label.uuid, reason)
+}
+
+// deviceOf returns the device with a PV of this node's groups, and its group; "": none has it.
+func deviceOf(state lvm.State, pv string) (device string, group lvm.VGName) {
+	for _, g := range state.Groups {
+		for _, has := range g.PVs {
+			if has.UUID == pv && !has.Missing {
+				return has.Device, g.Name
+			}
+		}
+	}
+	return "", ""
 }
 
 // Vouch records a PV on a device. Without a record it does nothing.

@@ -185,6 +185,36 @@ func TestAcceptRefuses(t *testing.T) {
 	}
 }
 
+// TestAcceptRefusesACopy: a user of another driver's volume copies the node's disk to it, and an admin enters the command that doctor prints. The copy would take
+// the group over. It is accepted when the disk is gone, which it then replaces.
+func TestAcceptRefusesACopy(t *testing.T) {
+	s, r := newStack(t), recordOf(t, "ebs.csi.aws.com")
+	s.mounts()
+	s.forge("sda1")
+	s.readOf(r)
+	s.attachForeign()
+	s.forge("nvme2n1p1")
+	original, copied := filepath.Join(s.Dev, "sda1"), filepath.Join(s.Dev, "nvme2n1p1")
+	d := s.reader()
+	d.Accepted = r
+	if _, err := d.AcceptDevice(t.Context(), copied, accepted.Command); lvm.KindOf(err) != lvm.KindConflict || !strings.Contains(err.Error(), "is also on "+original) {
+		t.Errorf("accepting the copy: %v", err)
+	}
+	if state := s.readOf(r); !slices.Equal(state.Devices, []string{original}) || len(r.Entries()) != 1 {
+		t.Errorf("the driver uses %q, recorded %+v", state.Devices, r.Entries())
+	}
+	if _, err := d.AcceptDevice(t.Context(), original, accepted.Command); err != nil {
+		t.Errorf("accepting the disk again: %v", err)
+	}
+	s.write("sda1", make([]byte, 4096))
+	if _, err := d.AcceptDevice(t.Context(), copied, accepted.Command); err != nil {
+		t.Errorf("accepting the copy alone: %v", err)
+	}
+	if state := s.readOf(r); !slices.Equal(state.Devices, []string{copied}) {
+		t.Errorf("the driver uses %q", state.Devices)
+	}
+}
+
 // TestDiskOfAcceptedGroupIsAccepted: vgextend lists a new disk in the metadata of the others.
 func TestDiskOfAcceptedGroupIsAccepted(t *testing.T) {
 	n, r := fixture.NewTestNode(t), recordOf(t, "ebs.csi.aws.com")
