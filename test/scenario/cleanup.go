@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -9,6 +10,18 @@ import (
 
 	"github.com/nodelvm/nodelvm/test/cluster"
 )
+
+// Cordoned does something while nodes are cordoned: their names, or "-l" and a selector.
+func (env *Environment) Cordoned(ctx context.Context, nodes []string, do func() error) error {
+	_, err := env.Kubectl(ctx, "", append([]string{"cordon"}, nodes...)...)
+	if err == nil {
+		err = do()
+	}
+	ctx, cancel := cluster.CleanUpContext(ctx)
+	defer cancel()
+	_, uncordoned := env.Kubectl(ctx, "", append([]string{"uncordon"}, nodes...)...)
+	return errors.Join(err, uncordoned)
+}
 
 // DeletePods deletes every pod and claim.
 func DeletePods(ctx context.Context, env *Environment) error {

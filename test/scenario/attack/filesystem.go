@@ -79,6 +79,4 @@ func corruptIsNotMounted(ctx context.Context, env *scenario.Environment) error {
 	})
 }
 
-func victimRunsBeside(ctx context.Context, env *scenario.Environment) error {
-	return scenario.InOrder(victimRuns, victimIsOnDisks)(ctx, env)
-}
+var victimRunsBeside = scenario.InOrder(victimRuns, victimIsOnDisks)

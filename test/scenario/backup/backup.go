@@ -61,23 +61,11 @@ type state struct {
 	raw    string // checksum of the raw volume
 }
 
-// cordoned cordons nodes while do runs.
-func cordoned(ctx context.Context, env *scenario.Environment, nodes []string, do func() error) error {
-	if _, err := env.Kubectl(ctx, "", append([]string{"cordon"}, nodes...)...); err != nil {
-		return err
-	}
-	failed := do()
-	ctx, cancel := cluster.CleanUpContext(ctx)
-	defer cancel()
-	_, err := env.Kubectl(ctx, "", append([]string{"uncordon"}, nodes...)...)
-	return errors.Join(failed, err)
-}
-
 func (s *state) startDatabase(ctx context.Context, env *scenario.Environment) error {
 	if err := scenario.Apply("life-classes.yaml")(ctx, env); err != nil {
 		return err
 	}
-	err := cordoned(ctx, env, []string{serverNode, restoreNode}, func() error {
+	err := env.Cordoned(ctx, []string{serverNode, restoreNode}, func() error {
 		if err := scenario.Apply("backup-database.yaml")(ctx, env); err != nil {
 			return err
 		}

@@ -26,8 +26,8 @@ func (s *state) restoreElsewhere(ctx context.Context, env *scenario.Environment)
 	}
 	name := backupName + "-elsewhere"
 	began := time.Now()
-	err := cordoned(ctx, env, []string{sourceNode}, func() error {
-		err := cordoned(ctx, env, []string{restoreNode}, func() error {
+	err := env.Cordoned(ctx, []string{sourceNode}, func() error {
+		err := env.Cordoned(ctx, []string{restoreNode}, func() error {
 			if err := s.run(ctx, env, "restore", "create", name, "--from-backup", backupName); err != nil {
 				return err
 			}

@@ -80,7 +80,7 @@ func query(ctx context.Context, env *scenario.Environment, sql string) (answer s
 
 func blockAndXFS() scenario.Scenario {
 	return scenario.Scenario{Title: "Raw block and xfs", Steps: []scenario.Step{
-		{Says: "a raw-block claim and an xfs claim are used by one pod", Prove: readerRuns},
+		{Says: "a raw-block claim and an xfs claim are used by one pod", Prove: scenario.InOrder(scenario.Apply("block-xfs.yaml", "block-xfs-pod.yaml"), scenario.PodReady(readerPod))},
 		{Says: "both are written to", Prove: writeBoth},
 		{Says: "another pod reads both back, bit for bit", Prove: readBothBack},
 	}}
@@ -94,10 +94,6 @@ const (
 	checkXFS  = scenario.PatternCommand + ` > /tmp/want && cmp /xfs/file /tmp/want && grep -q ' /xfs xfs ' /proc/mounts`
 	readerPod = "reader"
 )
-
-func readerRuns(ctx context.Context, env *scenario.Environment) error {
-	return scenario.InOrder(scenario.Apply("block-xfs.yaml", "block-xfs-pod.yaml"), scenario.PodReady(readerPod))(ctx, env)
-}
 
 func writeBoth(ctx context.Context, env *scenario.Environment) error {
 	return shells(ctx, env, writeRaw, writeXFS)

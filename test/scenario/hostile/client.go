@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/test/cluster"
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
@@ -114,15 +115,7 @@ func (t *tenant) work(ctx context.Context, _ *scenario.Environment) {
 			t.refused[what]++
 			t.refusal = fmt.Errorf("%s: %w", what, err)
 		}
-		rest(ctx, pause)
-	}
-}
-
-// rest returns after a time, or when ctx ends.
-func rest(ctx context.Context, length time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(length):
+		kubeclient.Sleep(ctx, pause)
 	}
 }
 

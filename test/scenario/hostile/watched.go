@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
 
@@ -25,7 +26,7 @@ const killAgain = 11 * time.Minute
 // work kills a driver once in one to two minutes until ctx ends, if there is one that may be killed.
 func (k *killer) work(ctx context.Context, env *scenario.Environment) {
 	for {
-		rest(ctx, time.Minute+time.Duration(k.random.Int64N(int64(time.Minute))))
+		kubeclient.Sleep(ctx, time.Minute+time.Duration(k.random.Int64N(int64(time.Minute))))
 		if ctx.Err() != nil {
 			return
 		}
@@ -73,7 +74,7 @@ func newMemory() *memory {
 
 // work reads until ctx ends. A process that has been killed has no memory for a moment.
 func (m *memory) work(ctx context.Context, env *scenario.Environment) {
-	for ; ctx.Err() == nil; rest(ctx, betweenReads) {
+	for ; ctx.Err() == nil; kubeclient.Sleep(ctx, betweenReads) {
 		for _, node := range env.Lab.NodeNames() {
 			for _, process := range processes {
 				kib, err := env.PeakMemory(ctx, node, process)

@@ -19,21 +19,9 @@ func clone(ctx context.Context, env *scenario.Environment, name, class string) e
 		"SOURCE", "{kind: PersistentVolumeClaim, name: origin}")
 }
 
-// cordoned does something while no pod can be scheduled to the node of the origin. Its pod keeps running.
-func cordoned(ctx context.Context, env *scenario.Environment, do func() error) (err error) {
-	defer func() {
-		_, uncordoned := env.Kubectl(ctx, "", "uncordon", here)
-		err = errors.Join(err, uncordoned)
-	}()
-	if _, err := env.Kubectl(ctx, "", "cordon", here); err != nil {
-		return err
-	}
-	return do()
-}
-
 // stuck clones with a class that creates clones on the node of their source alone.
 func stuck(ctx context.Context, env *scenario.Environment) error {
-	return cordoned(ctx, env, func() error {
+	return env.Cordoned(ctx, []string{here}, func() error {
 		if err := clone(ctx, env, "stuck", "thin"); err != nil {
 			return err
 		}
@@ -55,7 +43,7 @@ func stuck(ctx context.Context, env *scenario.Environment) error {
 
 // cloned clones the claim while its pod writes.
 func cloned(ctx context.Context, env *scenario.Environment) error {
-	return cordoned(ctx, env, func() error {
+	return env.Cordoned(ctx, []string{here}, func() error {
 		sum, err := env.ExecInPod(ctx, "origin", "sh", "-ec", "sync; "+sumCommand)
 		if err != nil {
 			return err
@@ -98,7 +86,7 @@ func cloneBegins(ctx context.Context, env *scenario.Environment, name string) er
 
 // deletedClone deletes a clone while its copy runs.
 func deletedClone(ctx context.Context, env *scenario.Environment) error {
-	return cordoned(ctx, env, func() error {
+	return env.Cordoned(ctx, []string{here}, func() error {
 		if err := cloneBegins(ctx, env, "deleted-clone"); err != nil {
 			return err
 		}

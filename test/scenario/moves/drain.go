@@ -50,33 +50,29 @@ func withMoves(ctx context.Context, env *scenario.Environment, values ...string)
 }
 
 // start has the pods start on the one node that is not cordoned.
-func (d *drains) start(ctx context.Context, env *scenario.Environment) (err error) {
-	const others = "kubernetes.io/hostname!=" + here
+func (d *drains) start(ctx context.Context, env *scenario.Environment) error {
 	if err := scenario.InOrder(scenario.CreateClasses, scenario.Apply("drain-classes.yaml"))(ctx, env); err != nil {
 		return err
 	}
-	defer func() { // in any case: the other scenarios need these nodes
-		ctx, cancel := cluster.CleanUpContext(ctx)
-		defer cancel()
-		_, uncordoned := env.Kubectl(ctx, "", "uncordon", "-l", others)
-		err = errors.Join(err, uncordoned)
-	}()
-	if _, err := env.Kubectl(ctx, "", "cordon", "-l", others); err != nil {
+	err := env.Cordoned(ctx, []string{"-l", "kubernetes.io/hostname!=" + here}, func() error {
+		for _, s := range sets {
+			if err := s.apply(ctx, env); err != nil {
+				return err
+			}
+		}
+		for _, s := range sets {
+			if err := env.RunsOn(ctx, s.pod(), here); err != nil {
+				return err
+			}
+			if err := s.write(ctx, env); err != nil {
+				return err
+			}
+			d.nodes[s.name] = here
+		}
+		return nil
+	})
+	if err != nil {
 		return err
-	}
-	for _, s := range sets {
-		if err := s.apply(ctx, env); err != nil {
-			return err
-		}
-	}
-	for _, s := range sets {
-		if err := env.RunsOn(ctx, s.pod(), here); err != nil {
-			return err
-		}
-		if err := s.write(ctx, env); err != nil {
-			return err
-		}
-		d.nodes[s.name] = here
 	}
 	if err := env.CreateSnapshot(ctx, "kept", sets[1].claims()[1]); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/test/cluster"
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
@@ -41,10 +42,7 @@ func watchPhases(ctx context.Context, env *scenario.Environment) (func() string,
 					all = append(all, phase{claim, s.Phase, time.Now()})
 				}
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
+			kubeclient.Sleep(ctx, 100*time.Millisecond)
 		}
 		done <- all
 	}()

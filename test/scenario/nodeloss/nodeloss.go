@@ -87,25 +87,17 @@ func installController(ctx context.Context, env *scenario.Environment) error {
 
 // memberWrites has the pod wait for the node that it prefers: the first to publish its capacity of a new class may be
 // another.
-func memberWrites(ctx context.Context, env *scenario.Environment) (err error) {
-	const others = "kubernetes.io/hostname!=" + lostNode
-	defer func() { // in any case: the other scenarios need these nodes
-		ctx, cancel := cluster.CleanUpContext(ctx)
-		defer cancel()
-		_, uncordoned := env.Kubectl(ctx, "", "uncordon", "-l", others)
-		err = errors.Join(err, uncordoned)
-	}()
-	if _, err := env.Kubectl(ctx, "", "cordon", "-l", others); err != nil {
+func memberWrites(ctx context.Context, env *scenario.Environment) error {
+	return env.Cordoned(ctx, []string{"-l", "kubernetes.io/hostname!=" + lostNode}, func() error {
+		if err := scenario.Apply("lost.yaml")(ctx, env); err != nil {
+			return err
+		}
+		if err := env.RunsOn(ctx, lostMember, lostNode); err != nil {
+			return err
+		}
+		_, err := env.ExecInPod(ctx, lostMember, "sh", "-c", "echo '"+lostContent+"' > /data/word && sync")
 		return err
-	}
-	if err := scenario.Apply("lost.yaml")(ctx, env); err != nil {
-		return err
-	}
-	if err := env.RunsOn(ctx, lostMember, lostNode); err != nil {
-		return err
-	}
-	_, err = env.ExecInPod(ctx, lostMember, "sh", "-c", "echo '"+lostContent+"' > /data/word && sync")
-	return err
+	})
 }
 
 func imaginedHasNoRoom(ctx context.Context, env *scenario.Environment) (err error) {

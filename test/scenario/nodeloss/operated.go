@@ -31,7 +31,7 @@ func Operated(losses int) []scenario.Scenario {
 		})
 	}
 	sc.Steps = append(sc.Steps,
-		scenario.Step{Says: "kubectl nodelvm doctor finds nothing but what the lost nodes kept", Prove: d.doctorIsClean},
+		scenario.Step{Says: "kubectl nodelvm doctor finds nothing but what the lost nodes kept", Prove: scenario.InOrder(d.removeAbandoned, scenario.DoctorFindsNothing)},
 		scenario.Step{Says: "nothing is left behind", Prove: d.end})
 	return []scenario.Scenario{sc}
 }
@@ -210,10 +210,6 @@ func (d *database) loseNode(ctx context.Context, env *scenario.Environment) erro
 	}
 	env.Reporter.Note("the instance of %s is complete elsewhere %.0f s after the deletion of the Node object", node, time.Since(began).Seconds())
 	return boot(ctx, env, node)
-}
-
-func (d *database) doctorIsClean(ctx context.Context, env *scenario.Environment) error {
-	return scenario.InOrder(d.removeAbandoned, scenario.DoctorFindsNothing)(ctx, env)
 }
 
 // removeAbandoned removes the volumes that no PersistentVolume names, and lets the nodes remove those of a Released one: nodelvm-controller keeps

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/test/cluster"
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
@@ -84,12 +84,12 @@ func (w *workload) operate(ctx context.Context, env *scenario.Environment) error
 		}
 		return workloadSnapshot(ctx, env, name, source)
 	case what == 8 && len(snapshots) > 0:
-		return gone(snapshotClient(env).Delete().AbsPath(snapshotAPI, snapshots[w.random.IntN(len(snapshots))].Metadata.Name).Do(ctx).Error())
+		return kubeclient.UnlessNotFound(snapshotClient(env).Delete().AbsPath(snapshotAPI, snapshots[w.random.IntN(len(snapshots))].Metadata.Name).Do(ctx).Error())
 	}
 	if isCopied(chosen.Name, snapshots) {
 		return nil
 	}
-	return gone(env.Client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Delete(ctx, chosen.Name, metav1.DeleteOptions{}))
+	return kubeclient.UnlessNotFound(env.Client.CoreV1().PersistentVolumeClaims(cluster.Namespace).Delete(ctx, chosen.Name, metav1.DeleteOptions{}))
 }
 
 // isCopied reports whether a snapshot of the claim is not ready. If the claim is deleted before the snapshot controller protects it with
@@ -98,14 +98,6 @@ func isCopied(claim string, snapshots []volumeSnapshot) bool {
 	return slices.ContainsFunc(snapshots, func(s volumeSnapshot) bool {
 		return s.Spec.Source.PersistentVolumeClaimName == claim && !s.Status.ReadyToUse
 	})
-}
-
-// gone is no error if the object is already deleted.
-func gone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 func (w *workload) claim(ctx context.Context, env *scenario.Environment, name string) error {
@@ -127,7 +119,7 @@ func workloadGrow(ctx context.Context, env *scenario.Environment, claim corev1.P
 	}
 	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	size.Add(resource.MustParse("4Mi"))
-	return gone(env.RequestSize(ctx, claim.Name, size.String()))
+	return kubeclient.UnlessNotFound(env.RequestSize(ctx, claim.Name, size.String()))
 }
 
 func workloadSnapshot(ctx context.Context, env *scenario.Environment, name, claim string) error {
