@@ -127,7 +127,5 @@ func FormatNumber(device uint64) string {
 	return fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))
 }
 
-// mountEscapes decodes the octal escapes of mountinfo: space, tab, newline, backslash, hash.
-var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#")
-
-func unescapeMount(s string) string { return mountEscapes.Replace(s) }
+// unescapeMount decodes the octal escapes of mountinfo: space, tab, newline, backslash, hash.
+var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#").Replace

@@ -145,22 +145,24 @@ func (c *Client) ContentsOn(ctx context.Context, node string, visit func(*Conten
 }
 
 func (c *Client) eachContent(ctx context.Context, selector string, visit func(*Content)) error {
-	err := eachPage(ctx, c.Snapshots, "volumesnapshotcontents", selector, func(page *ContentList) {
-		for i := range page.Items {
-			visit(&page.Items[i])
-		}
-	})
-	return UnlessNotFound(err)
+	return eachCustom(ctx, c.Snapshots, "volumesnapshotcontents", selector, visit)
 }
 
 // EachGroupContent visits all VolumeGroupSnapshotContents; none without the API of group snapshots.
 func (c *Client) EachGroupContent(ctx context.Context, visit func(*GroupContent)) error {
-	err := eachPage(ctx, c.GroupSnapshots, "volumegroupsnapshotcontents", "", func(page *GroupContentList) {
+	return eachCustom(ctx, c.GroupSnapshots, "volumegroupsnapshotcontents", "", visit)
+}
+
+// eachCustom visits the custom resources that a label selector selects; none without their API.
+func eachCustom[T any, P interface {
+	*T
+	runtime.Object
+}](ctx context.Context, api rest.Interface, resource, selector string, visit func(P)) error {
+	return UnlessNotFound(eachPage(ctx, api, resource, selector, func(page *listOf[T, P]) {
 		for i := range page.Items {
 			visit(&page.Items[i])
 		}
-	})
-	return UnlessNotFound(err)
+	}))
 }
 
 // eachPage lists the objects of the whole cluster that a label selector selects, a page at a time.

@@ -63,10 +63,13 @@ func (r *Record) key() string { return r.Namespace + "/" + r.Claim }
 // name is that of the PersistentVolume.
 func (r *Record) name() string { return api.PrefixVolume + string(r.UID) }
 
-func (r *Record) text() string {
-	text, err := json.Marshal(r)
+func (r *Record) text() string { return textOf(r) }
+
+// textOf encodes a record or an answer.
+func textOf(v any) string {
+	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // strings, and maps of them
+		panic(err) // strings, numbers, and maps of them
 	}
 	return string(text)
 }
@@ -260,10 +263,4 @@ func (a Answer) share(target string) string {
 	return fmt.Sprintf("%s of %s are copied to node %s", a.Done, a.Total, target)
 }
 
-func (a Answer) text() string {
-	text, err := json.Marshal(a)
-	if err != nil {
-		panic(err) // strings and numbers
-	}
-	return string(text)
-}
+func (a Answer) text() string { return textOf(a) }
