@@ -23,9 +23,9 @@ func newCopy(fsType string) *fake {
 	return f
 }
 
-func (f *fake) stageCopy(t *testing.T, fsName string, change ...func(*csi.NodePublishVolumeRequest)) error {
+func (f *fake) stageCopy(t *testing.T, fsName string) error {
 	t.Helper()
-	return f.stage(t, append(change, fsType(fsName), manyReaders, attribute(api.AttributeSource, "vg/snap-1"))...)
+	return f.stage(t, fsType(fsName), manyReaders, attribute(api.AttributeSource, "vg/snap-1"))
 }
 
 // TestReadOnlyCopy: the driver mounts it for writing once, and then only read-only.

@@ -76,21 +76,21 @@ func TestDoctorIgnoresPodsThatWork(t *testing.T) {
 		"pod that the kubelet starts": func(f *facts) {
 			pod := userOf("data-db-0", "db-0")
 			pod.Status.Phase = corev1.PodPending
-			f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
+			f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("10Gi")}, []corev1.Pod{pod}
 		},
 		"pod that the scheduler has not considered": func(f *facts) {
 			pod := unscheduled("data-db-0", "db-0")
 			pod.Status.Conditions = nil
-			f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
+			f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("10Gi")}, []corev1.Pod{pod}
 		},
 		"pod that waits for its turn": func(f *facts) {
 			pod := unscheduled("data-db-0", "db-0")
 			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "queue"}}
-			f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
+			f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("10Gi")}, []corev1.Pod{pod}
 		},
 		"missing claim of other drivers": func(f *facts) { f.pods = []corev1.Pod{unscheduled("other", "db-0")} },
 		"expansion in progress": func(f *facts) {
-			f.claims = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "20Gi", "10Gi")}
+			f.claims = []corev1.PersistentVolumeClaim{expandedClaim("20Gi")}
 		},
 		"snapshot that is ready": func(f *facts) {
 			s := waitingSnapshot("snap-1")

@@ -163,13 +163,13 @@ var faults = []fault{
 		f.nodes, f.claims, f.volumes, f.pods = w.nodes, w.claims, w.volumes, w.pods
 	}, "claims", "claim shop/data", "no node can have the volume; node-2: volume group vg-data has capacity for a volume of at most 80 GiB, and the claim requests 200 GiB; node-1: the pod also uses claim log"},
 	{"pod whose node is cordoned", func(f *facts) {
-		f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{unscheduled("data-db-0", "db-0")}
+		f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("10Gi")}, []corev1.Pod{unscheduled("data-db-0", "db-0")}
 		f.nodes = []corev1.Node{{ObjectMeta: labelled("node-1"), Spec: corev1.NodeSpec{Unschedulable: true}}}
 	}, "waiting pods", "pod shop/db-0", "its volume (claim data-db-0) is on node-1, which is cordoned"},
 	{"wrong key", func(f *facts) {
 		pod := userOf("data-db-0", "db-0")
 		pod.UID, pod.Status.Phase = "p", corev1.PodPending
-		f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
+		f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("10Gi")}, []corev1.Pod{pod}
 		f.events = map[types.UID][]corev1.Event{"p": {
 			warning("FailedMount", `MountVolume.MountDevice failed for volume "pvc-1" : rpc error: code = InvalidArgument desc = another key`, 6),
 			warning("FailedMount", `MountVolume.SetUp failed for volume "config" : configmap "c" not found`, 3)}}
@@ -177,16 +177,16 @@ var faults = []fault{
 	{"pod whose claim was deleted", func(f *facts) {
 		pod := unscheduled("data-db-0", "db-0")
 		pod.Spec.Volumes = append(pod.Spec.Volumes, userOf("wal-db-0", "").Spec.Volumes...)
-		f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "10Gi", "10Gi")}, []corev1.Pod{pod}
+		f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("10Gi")}, []corev1.Pod{pod}
 	}, "claims", "pod shop/db-0", "claim wal-db-0 does not exist, and pod db-0 waits for it"},
 	{"expansion that fails", func(f *facts) {
-		f.claims = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "20Gi", "10Gi")}
+		f.claims = []corev1.PersistentVolumeClaim{expandedClaim("20Gi")}
 		f.events = map[types.UID][]corev1.Event{"data-db-0": {warning("VolumeResizeFailed", "volume group vg-data has capacity for at most 12 GiB", 6)}}
 	}, "expansions", "claim shop/data-db-0", "its expansion from 10Gi to 20Gi fails: volume group vg-data has capacity for at most 12 GiB (6 s ago)"},
 	{"expansion that the kubelet cannot complete", func(f *facts) {
 		pod := userOf("data-db-0", "db-0")
 		pod.UID, pod.Status.Phase = "p", corev1.PodRunning
-		f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("data-db-0", "pvc-1", "20Gi", "10Gi")}, []corev1.Pod{pod}
+		f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("20Gi")}, []corev1.Pod{pod}
 		f.events = map[types.UID][]corev1.Event{"p": {warning("VolumeResizeFailed", `NodeExpandVolume failed for volume "pvc-1": another key`, 6)}}
 	}, "expansions", "claim shop/data-db-0", "another key (6 s ago)"},
 	{"silent node", silence, "nodes answer", "node-2", "has not answered within 10s"},
@@ -313,14 +313,14 @@ var faults = []fault{
 	{"metadata differs", func(f *facts) { f.answers[0].page.MetadataDifference = "seqno" }, "disks", "node-1", "differs from LVM's report, so it changes nothing"},
 }
 
-// expandedClaim is a claim of the sound cluster's volume.
-func expandedClaim(name, pv, request, capacity string) corev1.PersistentVolumeClaim {
+// expandedClaim is the claim of the sound cluster's volume, of 10 GiB.
+func expandedClaim(request string) corev1.PersistentVolumeClaim {
 	size := func(text string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(text)}
 	}
-	return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)},
-		Spec:   corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("local"), VolumeName: pv, Resources: corev1.VolumeResourceRequirements{Requests: size(request)}},
-		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size(capacity)}}
+	return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-db-0", UID: "data-db-0"},
+		Spec:   corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("local"), VolumeName: "pvc-1", Resources: corev1.VolumeResourceRequirements{Requests: size(request)}},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size("10Gi")}}
 }
 
 // unscheduled is a pod that the scheduler cannot place.

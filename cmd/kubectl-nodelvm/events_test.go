@@ -24,7 +24,7 @@ func TestEventfulObjectsAreBounded(t *testing.T) {
 	f, w := sound(), waitingShop()
 	f.nodes, f.pods = w.nodes, w.pods
 	for range 100 {
-		f.claims = append(f.claims, w.claims[0], expandedClaim("data-db-0", "pvc-1", "20Gi", "10Gi"))
+		f.claims = append(f.claims, w.claims[0], expandedClaim("20Gi"))
 		f.pods = append(f.pods, unscheduled("data-db-0", "db-0"))
 	}
 	if n := len(f.eventful()); n != 4*claimsReported {

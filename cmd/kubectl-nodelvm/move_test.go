@@ -536,11 +536,11 @@ func TestMoveRows(t *testing.T) {
 		"refused":           {to: "node-2", status: status("Waiting", "node-1", "node-2", 0), want: `node-1 node-2 Waiting why\x1b`},
 		"a forged end":      {to: "node-2", status: status("Moved", "node-1", "node-2", 0), want: "node-1 node-2 Waiting node node-1 has not answered: does its driver move volumes (move.enabled)?"},
 		"of another target": {to: "node-2", status: status("Waiting", "node-1", "node-3", 0), want: "node-1 node-2 Waiting node node-1 has not answered: does its driver move volumes (move.enabled)?"},
-		"copying":           {to: "node-2", status: status("Copying", "node-1", "node-2", 0), change: marked("node-2"), want: `node-1 node-2 Copying 50% why\x1b`},
-		"begins":            {to: "node-2", change: marked("node-2"), want: "node-1 node-2 Preparing "},
-		"second time":       {to: "node-2", status: status("Moved", "node-3", "node-1", time.Hour), change: marked("node-2"), want: "node-1 node-2 Preparing "},
+		"copying":           {to: "node-2", status: status("Copying", "node-1", "node-2", 0), change: marked, want: `node-1 node-2 Copying 50% why\x1b`},
+		"begins":            {to: "node-2", change: marked, want: "node-1 node-2 Preparing "},
+		"second time":       {to: "node-2", status: status("Moved", "node-3", "node-1", time.Hour), change: marked, want: "node-1 node-2 Preparing "},
 		"switching": {to: "node-2", status: status("Copying", "node-1", "node-2", 0), change: func(_ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
-			marked("node-2")(nil, pv)
+			marked(nil, pv)
 			moveTo(pv, "node-2")
 		}, want: `node-1 node-2 Switching why\x1b`},
 		"lost for a moment": {to: "node-2", status: status("Switching", "node-1", "node-2", 0), change: func(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
@@ -550,7 +550,7 @@ func TestMoveRows(t *testing.T) {
 		"moved, not told":   {to: "node-2", status: status("Switching", "node-1", "node-2", time.Hour), change: moved, want: "node-1 node-2 Moved "},
 		"moved long ago":    {to: "node-2", status: status("Moved", "node-1", "node-2", 25*time.Hour), change: moved},
 		"cancelled":         {status: status("Cancelled", "node-1", "node-2", time.Hour), want: `node-1 - Cancelled why\x1b`},
-		"being cancelled":   {status: status("Cancelled", "node-1", "node-2", 0), change: marked("node-2"), want: `node-1 node-2 Cancelled why\x1b`},
+		"being cancelled":   {status: status("Cancelled", "node-1", "node-2", 0), change: marked, want: `node-1 node-2 Cancelled why\x1b`},
 		"created there":     {to: "node-1"},
 		"unknown, copying":  {to: "node-2", status: status("Copying", "node-1", "node-2", 0), unknown: true, want: `node-1 node-2 Copying 50% why\x1b`},
 		"unknown, no reply": {to: "node-2", unknown: true, want: "- node-2 Waiting node of the volume has not answered: does its driver move volumes (move.enabled)?"},
@@ -577,10 +577,8 @@ func TestMoveRows(t *testing.T) {
 	}
 }
 
-func marked(to string) func(*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
-	return func(_ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
-		pv.Annotations = map[string]string{api.AnnotationMovingTo: to}
-	}
+func marked(_ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
+	pv.Annotations = map[string]string{api.AnnotationMovingTo: "node-2"}
 }
 
 func moved(_ *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) { moveTo(pv, "node-2") }
@@ -591,7 +589,7 @@ func TestMovesTable(t *testing.T) {
 	data, pv := f.of("data")
 	data.Annotations[api.AnnotationMoveTo] = "node-2"
 	data.Annotations[api.AnnotationMoveStatus] = fmt.Sprintf(`{"phase": "Copying", "from": "node-1", "to": "node-2", "message": "4 GiB of 10 GiB are copied to node node-2", "done": 4294967296, "total": 10737418240, "time": %q}`, now.Add(-4*time.Second).Format(time.RFC3339Nano))
-	marked("node-2")(nil, pv)
+	marked(nil, pv)
 	_, web := f.of("web")
 	moveTo(web, "node-2")
 	f.answers[0].page.Volumes = []report.Volume{{Name: web.Name, State: string(lvm.StateMoved), Cluster: ours}, {Name: "pvc-gone", Group: "vg-data", LV: "pvc-gone", Claim: "shop/gone", State: string(lvm.StateMoved), Size: GiB, Cluster: ours},
@@ -635,7 +633,7 @@ func TestFollow(t *testing.T) {
 			switch looks {
 			case 1, 2:
 				claim.Annotations[api.AnnotationMoveTo] = "node-2"
-				marked("node-2")(nil, pv)
+				marked(nil, pv)
 			case 3:
 				return nil, nil, true, errors.New("connection refused")
 			case 4:

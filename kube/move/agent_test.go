@@ -88,7 +88,7 @@ func TestWaitingMoveIsReadRarely(t *testing.T) {
 		w := newWorld(corev1.PersistentVolumeReclaimDelete, "data")
 		requests := 0
 		w.before = func() error { requests++; return nil }
-		w.startPod("db-0")
+		w.startPod()
 		w.annotateClaim("data", api.AnnotationMoveTo, "node-2")
 		w.live(t, "data")
 		w.work(t, time.Minute)
@@ -100,7 +100,7 @@ func TestWaitingMoveIsReadRarely(t *testing.T) {
 		if requests > 5000 {
 			t.Errorf("a move that waits for a pod costs %d requests an hour", requests)
 		}
-		w.stopPod("db-0", false)
+		w.stopPod(false)
 		w.work(t, lookLater+time.Second)
 		if v := w.nodes["node-1"].vols["pvc-uid-data"]; v.State == lvm.StateReady {
 			t.Errorf("the volume is not held %s after its pod has ended", lookLater)
@@ -161,7 +161,7 @@ func TestStopping(t *testing.T) {
 	for _, a := range p.agents {
 		defer a.queue.ShutDown()
 	}
-	p.startPod("db-0")
+	p.startPod()
 	p.rest()
 	u := unit{namespace: "ns", claim: "data", volume: "pvc-uid-data"}
 	if p.status("data").Phase != api.MoveStopping {
@@ -183,7 +183,7 @@ func TestStopping(t *testing.T) {
 // TestCancelledIsSaid: the end of a cancelled move is in the claim's status, however soon it comes.
 func TestCancelledIsSaid(t *testing.T) {
 	p := play(t, corev1.PersistentVolumeReclaimDelete)
-	p.startPod("db-0")
+	p.startPod()
 	p.rest()
 	p.annotateClaim("data", api.AnnotationMoveTo, "")
 	p.annotateClaim("wal", api.AnnotationMoveTo, "")

@@ -35,9 +35,9 @@ func play(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy) *inSteps {
 	t.Helper()
 	p := &inSteps{world: newWorld(policy, "data", "wal"), t: t, dead: map[string]bool{}}
 	p.acked["pvc-uid-data"], p.acked["pvc-uid-wal"] = 0, 0
-	p.startPod("db-0")
-	p.write("db-0")
-	p.stopPod("db-0", false)
+	p.startPod()
+	p.write()
+	p.stopPod(false)
 	for _, claim := range []string{"data", "wal"} {
 		p.annotateClaim(claim, api.AnnotationMoveTo, "node-2")
 	}
@@ -248,8 +248,8 @@ func outcomes(t *testing.T, each each) {
 	t.Run("retained claims deleted", func(t *testing.T) { testDeletedClaims(t, each, corev1.PersistentVolumeReclaimRetain) })
 	t.Run("pod forced", func(t *testing.T) {
 		each(t, policy, func(p *inSteps) {
-			p.startPod("db-0")
-			p.stopPod("db-0", true)
+			p.startPod()
+			p.stopPod(true)
 			v := p.nodes["node-1"].vols["pvc-uid-data"]
 			open := v != nil && v.open
 			p.rest()
@@ -275,7 +275,7 @@ func outcomes(t *testing.T, each each) {
 				p.touch(pv)
 				p.touch(p.claims["data"])
 			}
-			p.stopPod("db-0", false)
+			p.stopPod(false)
 			p.rest() // the move begins when the expansion is complete
 			p.expect("node-2")
 		})
@@ -362,7 +362,7 @@ func (p *inSteps) status(claim string) api.MoveStatus {
 
 func testDeletedClaims(t *testing.T, each each, policy corev1.PersistentVolumeReclaimPolicy) {
 	each(t, policy, func(p *inSteps) {
-		p.stopPod("db-0", false) // a claim goes after its pods
+		p.stopPod(false) // a claim goes after its pods
 		p.deleteClaim("data")
 		p.deleteClaim("wal")
 		p.reconcile()
@@ -403,7 +403,7 @@ func testLostSource(t *testing.T, each each, policy corev1.PersistentVolumeRecla
 			}
 		}
 		p.dead = map[string]bool{}
-		p.stopPod("db-0", false)
+		p.stopPod(false)
 		p.rest()
 		p.expect("node-2")
 	})
@@ -422,8 +422,8 @@ func TestFormerCopy(t *testing.T) {
 	if p.states("wal") != "node-2 ready" || p.states("data") != "node-1 moved, node-2 ready" {
 		t.Errorf("after --finish: %s and %s", p.states("wal"), p.states("data"))
 	}
-	p.startPod("db-0")
-	p.write("db-0")
+	p.startPod()
+	p.write()
 	p.now = p.now.Add(59 * time.Minute)
 	p.step()
 	if p.states("data") != "node-1 moved, node-2 ready" {
@@ -605,12 +605,12 @@ func TestEphemeralSibling(t *testing.T) {
 	p.own("scratch", "db-0")
 	p.pods["db-0"] = podOf("db-0", "data", "wal", "scratch")
 	p.reconcile()
-	p.startPod("db-0")
+	p.startPod()
 	p.rest()
 	if !isParked(p.pvs["pvc-uid-data"]) || p.status("data").Phase != api.MoveStopping {
 		t.Errorf("the move waits for a claim that is deleted with the pod: %+v", p.status("data"))
 	}
-	p.stopPod("db-0", false)
+	p.stopPod(false)
 	p.deleteClaim("scratch")
 	p.reconcile()
 	p.rest()
@@ -621,7 +621,7 @@ func TestEphemeralSibling(t *testing.T) {
 func TestPodsElsewhereProveNothing(t *testing.T) {
 	p := play(t, corev1.PersistentVolumeReclaimDelete)
 	p.rest()
-	p.startPod("db-0")
+	p.startPod()
 	p.pods["db-0"].Spec.NodeName = "node-3"
 	p.now = p.now.Add(2 * time.Hour)
 	p.step()

@@ -28,7 +28,7 @@ func TestInvariant(t *testing.T) {
 			w.makeThin()
 		}
 		w.nodes["node-1"].noRoom = rapid.IntRange(0, 3).Draw(rt, "no room") == 0
-		w.startPod("db-0")
+		w.startPod()
 		w.annotateClaim("data", api.AnnotationMoveTo, "node-2")
 		w.annotateClaim("wal", api.AnnotationMoveTo, "node-2")
 		for range rapid.IntRange(20, 250).Draw(rt, "steps") {
@@ -64,13 +64,13 @@ func (s *simulation) user(n int) {
 	claim := rapid.SampledFrom([]string{"data", "wal"}).Draw(s.t, "claim")
 	switch n {
 	case 30, 31:
-		s.w.startPod("db-0")
+		s.w.startPod()
 	case 32:
-		s.w.write("db-0")
+		s.w.write()
 	case 33:
-		s.w.stopPod("db-0", false)
+		s.w.stopPod(false)
 	case 34:
-		s.w.stopPod("db-0", true)
+		s.w.stopPod(true)
 	case 35:
 		s.w.unstage()
 	case 36:
@@ -148,7 +148,7 @@ func (s *simulation) fail(format string, args ...any) {
 
 // settle lets everything come to rest, and expects that the user's last wish is fulfilled.
 func (s *simulation) settle(policy corev1.PersistentVolumeReclaimPolicy) {
-	s.w.stopPod("db-0", false)
+	s.w.stopPod(false)
 	wish := ""
 	for _, claim := range []string{"data", "wal"} {
 		if c := s.w.claims[claim]; c != nil && (wish == "" || c.Annotations[api.AnnotationMoveTo] == "node-1") {

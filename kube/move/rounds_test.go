@@ -24,8 +24,8 @@ func playThinWith(t *testing.T, policy corev1.PersistentVolumeReclaimPolicy) *in
 	p := &inSteps{world: newWorld(policy, "data", "wal"), t: t, dead: map[string]bool{}}
 	p.makeThin()
 	p.acked["pvc-uid-data"], p.acked["pvc-uid-wal"] = 0, 0
-	p.startPod("db-0")
-	p.write("db-0")
+	p.startPod()
+	p.write()
 	for _, claim := range []string{"data", "wal"} {
 		p.annotateClaim(claim, api.AnnotationMoveTo, "node-2")
 	}
@@ -71,11 +71,11 @@ func (p *inSteps) whole(most int) (steps int) {
 	p.t.Helper()
 	stopped := p.pods["db-0"].Status.Phase != corev1.PodRunning
 	for ; steps < most; steps++ {
-		p.write("db-0")
+		p.write()
 		switch {
 		case p.step():
 		case !stopped && p.status("data").Phase == api.MoveStopping:
-			p.stopPod("db-0", false)
+			p.stopPod(false)
 			stopped = true
 		default:
 			p.now = p.now.Add(time.Minute)
@@ -100,8 +100,8 @@ func TestCopiedAhead(t *testing.T) {
 	if s := p.status("data"); s.Phase != api.MoveStopping || !strings.Contains(s.Message, "is copied, but for what changed lately: delete it") {
 		t.Errorf("the status is %+v", s)
 	}
-	p.write("db-0")
-	p.stopPod("db-0", false)
+	p.write()
+	p.stopPod(false)
 	ahead := p.did(receive)
 	p.rest()
 	p.settled("node-2")
@@ -229,7 +229,7 @@ func TestNoRoomAhead(t *testing.T) {
 	if s := p.status("data"); !strings.Contains(s.Message, "is copied, but") {
 		t.Errorf("later the status is %+v", s)
 	}
-	p.stopPod("db-0", false)
+	p.stopPod(false)
 	p.rest()
 	p.settled("node-2")
 }
@@ -262,7 +262,7 @@ func TestStoppedPod(t *testing.T) {
 			t.Fatalf("after %d steps the status is %+v", n, s)
 		}
 		if n%2 == 0 {
-			p.stopPod("db-0", false)
+			p.stopPod(false)
 			p.rest()
 			p.settled("node-2")
 		} else {
@@ -303,7 +303,7 @@ func TestQueue(t *testing.T) {
 			t.Errorf("the status is %+v, want %s", got, want)
 		}
 		if p.pods["db-0"].Status.Phase == corev1.PodRunning { // its end does not make others come later
-			p.stopPod("db-0", false)
+			p.stopPod(false)
 			p.rest()
 			if got := p.status("data"); got.Phase != api.MoveCopying || got.Message != busy {
 				t.Errorf("without the pod the status is %+v", got)
@@ -335,8 +335,8 @@ func TestForgottenMove(t *testing.T) {
 	if n := p.did(takeRound); n != 2*mostRounds {
 		t.Errorf("%d rounds of two volumes, want %d", n, 2*mostRounds)
 	}
-	p.write("db-0")
-	p.stopPod("db-0", false)
+	p.write()
+	p.stopPod(false)
 	p.rest()
 	p.settled("node-2")
 }
@@ -384,7 +384,7 @@ func TestReadyMoveIsReadSoon(t *testing.T) {
 		if s := p.status("data"); !strings.Contains(s.Message, "is copied, but") {
 			t.Fatalf("the status is %+v", s)
 		}
-		p.stopPod("db-0", false)
+		p.stopPod(false)
 		p.work(t, 3*time.Second)
 		if v := p.nodes["node-1"].vols["pvc-uid-data"]; v.State == lvm.StateReady {
 			t.Error("the volume is not held 3 s after its pod has ended")

@@ -603,8 +603,8 @@ func (d *disks) DropUnneeded(ctx context.Context) error {
 }
 
 // startPod schedules and starts the pod, if the scheduler and the driver let it.
-func (w *world) startPod(name string) {
-	pod := w.pods[name]
+func (w *world) startPod() {
+	pod := w.pods["db-0"]
 	if pod == nil || pod.Status.Phase == corev1.PodRunning {
 		return
 	}
@@ -637,8 +637,8 @@ func (w *world) startPod(name string) {
 }
 
 // write changes every volume of a running pod.
-func (w *world) write(name string) {
-	pod := w.pods[name]
+func (w *world) write() {
+	pod := w.pods["db-0"]
 	if pod == nil || pod.Status.Phase != corev1.PodRunning {
 		return
 	}
@@ -651,15 +651,15 @@ func (w *world) write(name string) {
 }
 
 // stopPod deletes the pod and its successor waits for a node, as of a StatefulSet. Forced, the volumes stay open until unstage.
-func (w *world) stopPod(name string, forced bool) {
-	pod := w.pods[name]
+func (w *world) stopPod(forced bool) {
+	pod := w.pods["db-0"]
 	if pod == nil {
 		return
 	}
 	if !forced {
 		w.unstage()
 	}
-	w.pods[name] = podOf(name, pending.ClaimNames(pod)...)
+	w.pods["db-0"] = podOf("db-0", pending.ClaimNames(pod)...)
 	if !forced {
 		w.unstage()
 	}
