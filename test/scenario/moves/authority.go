@@ -117,7 +117,11 @@ func judge(source string, states map[string]string, pv object) error {
 	wrong := func(what string) error {
 		return fmt.Errorf("%s: the logical volumes are %v, the object is %+v", what, states, pv)
 	}
-	switch own := states[source]; own {
+	own := states[source]
+	if own == "deleting" { // on request, after the move; a linear one is wiped first
+		own = none
+	}
+	switch own {
 	case "ready", "moving":
 		if slices.ContainsFunc(complete, func(node string) bool { return states[node] == "ready" }) {
 			return wrong("two logical volumes are the claim's")

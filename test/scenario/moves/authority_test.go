@@ -24,8 +24,11 @@ func TestJudge(t *testing.T) {
 		{states{"a": "moved", "b": "ready"}, object{}, true},
 		{states{"a": "moved", "b": "ready"}, target, true},
 		{states{"b": "ready"}, target, true},
+		{states{"a": "deleting", "b": "ready"}, target, true},
 
 		{states{}, plain, false},
+		{states{"a": "deleting"}, plain, false},
+		{states{"a": "deleting", "b": "received"}, target, false},
 		{states{"b": "receiving"}, target, false},
 		{states{"a": "ready"}, target, false},
 		{states{"a": "ready", "b": "ready"}, parked, false},
