@@ -91,7 +91,7 @@ matrix: ## Run the API server's tests and two scenarios on each supported Kubern
 	cd test && $(GO_RUN) ./cmd/matrix $(ARGS)
 
 .PHONY: bench
-bench: image ## Measure the driver beside bare LVM commands in a lab node, which writes the tables of test/bench/results.md; then I/O in pods beside bare logical volumes
+bench: image ## Measure the driver beside bare LVM commands in a lab node, which writes the tables of test/bench/results.md; then I/O in pods beside bare logical volumes, and moves beside raw copies
 	cd test && $(GO_RUN) ./cmd/bench --image $(CURDIR)/dist/nodelvm-$(ARCH).tar $(ARGS)
 	test/part.sh datapath
 

@@ -140,11 +140,17 @@ func (n *Node) start(ctx context.Context, j *job, offer Offer) {
 	j.attempts++
 	j.began = j.transfer.copied()
 	j.measured, j.at, j.rate = time.Now(), j.began, 0
+	began, start := j.began, j.measured
 	n.work.Go(func() {
 		defer cancel()
 		arrived, err := n.attempt(ctx, j, offer)
+		copied, took := int64(j.transfer.copied()-began), time.Since(start)
 		n.endAttempt(j, arrived, err)
-		if err == nil && j.claim == "" {
+		if err != nil {
+			return
+		}
+		n.cfg.Log.Info("copied a volume to this node", "volume", arrived.ID.String(), "bytes", copied, "took", took)
+		if j.claim == "" {
 			n.cfg.Copied(arrived.Name)
 		}
 	})

@@ -280,8 +280,8 @@ in_cluster() { CGO_ENABLED=0 go_test test scenarios standard-verbose -tags e2e -
 # scenarios is the part of e2e that make matrix runs on each version of Kubernetes.
 scenarios() { helm && in_cluster '^TestDemo$|^TestVolumeLifecycle$' 120m; }
 
-# datapath is the part of make bench that measures I/O in pods. It needs an idle machine.
-datapath() { go_test test datapath standard-verbose -tags e2e -count=1 -timeout 180m -run '^TestDataPath$' ./e2e; }
+# datapath is the part of make bench that measures I/O in pods, and the copies of moves. It needs an idle machine.
+datapath() { helm && go_test test datapath standard-verbose -tags e2e -count=1 -timeout 180m -run '^TestDataPath$|^TestMoveRate$' ./e2e; }
 
 part=${1:-}
 { # bash reads all of this before it runs a part, and so does not read a file that changes meanwhile

@@ -200,6 +200,9 @@ func number(t *testing.T, name string, otherwise int) int {
 // machine.
 func TestDataPath(t *testing.T) { play(t, measure.DataPath()) }
 
+// TestMoveRate prints the rate at which a move copies a volume, relative to a raw copy through TLS. It needs an idle machine.
+func TestMoveRate(t *testing.T) { play(t, measure.MoveRate()) }
+
 // TestInstanceStore replaces a node and its disks by a node with another name and blank disks. It needs volume groups without
 // volumes.
 func TestInstanceStore(t *testing.T) { play(t, install.InstanceStore()) }
