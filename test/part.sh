@@ -234,7 +234,7 @@ long() {
 	in_nodes '^TestLVM$|^TestPowerCut' 24h || bad=1
 	hardware || bad=1
 	go_test test encryption standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestEncryption$' ./e2e || bad=1
-	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestPlacement$|^TestNodeReboot$|^TestPlantedFaults$|^TestInstanceStore$|^TestUnusualNodes$|^TestBurst$|^TestPairs$|^TestClusterPowerCuts$|^TestMovePowerCuts$' ./e2e || bad=1
+	go_test test cluster standard-verbose -tags e2e -count=1 -timeout 12h -run '^TestPlacement$|^TestNodeReboot$|^TestPlantedFaults$|^TestInstanceStore$|^TestUnusualNodes$|^TestNeighbours$|^TestBurst$|^TestPairs$|^TestClusterPowerCuts$|^TestMovePowerCuts$' ./e2e || bad=1
 	go_test test health standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestVolumeHealth$' ./e2e || bad=1
 	NODELVM_TEST_HOSTILE=${NODELVM_TEST_HOSTILE:-1h} go_test test hostile standard-verbose -tags e2e -count=1 -timeout 4h -run '^TestHostileClient$' ./e2e || bad=1
 	go_test test karpenter standard-verbose -tags e2e -count=1 -timeout 2h -run '^TestKarpenter$' ./apiserver || bad=1

@@ -29,6 +29,7 @@ import (
 	"github.com/nodelvm/nodelvm/test/scenario/lifecycle"
 	"github.com/nodelvm/nodelvm/test/scenario/measure"
 	"github.com/nodelvm/nodelvm/test/scenario/moves"
+	"github.com/nodelvm/nodelvm/test/scenario/neighbours"
 	"github.com/nodelvm/nodelvm/test/scenario/nodeloss"
 	"github.com/nodelvm/nodelvm/test/scenario/restart"
 	"github.com/nodelvm/nodelvm/test/scenario/userns"
@@ -209,6 +210,9 @@ func TestInstanceStore(t *testing.T) { play(t, install.InstanceStore()) }
 
 // TestUnusualNodes runs a volume's lifecycle on a node without lvm2 and udev rules, and on one with a read-only /usr and /etc.
 func TestUnusualNodes(t *testing.T) { play(t, install.UnusualNodes()) }
+
+// TestNeighbours runs another CSI driver on a node, and claims whose sources are not nodelvm's.
+func TestNeighbours(t *testing.T) { play(t, neighbours.Scenarios()) }
 
 // TestBurst starts 60 pods at once: without volumes, with volumes, and on nodes with capacity for no more.
 func TestBurst(t *testing.T) { play(t, capacity.Burst()) }

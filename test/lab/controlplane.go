@@ -58,7 +58,7 @@ func (l *Lab) controlPlaneFlags(name string) []string {
 	case "snapshot-controller":
 		return []string{
 			"--kubeconfig=" + l.pki("snapshot-controller.kubeconfig"), "--v=2",
-			"--enable-distributed-snapshotting", // label each content with its node
+			fmt.Sprintf("--enable-distributed-snapshotting=%t", !l.central), // label each content with its node
 			"--feature-gates=CSIVolumeGroupSnapshot=true",
 		}
 	}
@@ -101,6 +101,16 @@ func (l *Lab) RestartAPIServer(ctx context.Context) error {
 		return err
 	}
 	return l.waitAPI(ctx)
+}
+
+// RestartSnapshotController restarts the snapshot-controller, with or without --enable-distributed-snapshotting.
+func (l *Lab) RestartSnapshotController(distributed bool) error {
+	st, err := l.clusterState()
+	if err != nil {
+		return err
+	}
+	l.central = !distributed
+	return l.replaceProcess(st.Binaries, "snapshot-controller")
 }
 
 // replaceProcess kills a process of the control plane, and starts it again.

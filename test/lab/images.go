@@ -39,7 +39,7 @@ func (l *Lab) archives(bin binaries) []archive {
 	v := l.versions
 	return []archive{
 		{"pause", hash(l.pauseImage(), "1"), func(ctx context.Context, dir, out string) error {
-			return l.pauseArchive(ctx, dir, out)
+			return l.programArchive(ctx, "pause", l.pauseImage(), dir, out)
 		}},
 		{"busybox", hash(v["BUSYBOX_VERSION"], "1"), func(ctx context.Context, _, out string) error {
 			spec, err := busybox(ctx, l.busyboxRef())
@@ -94,16 +94,31 @@ func (l *Lab) images(ctx context.Context, bin binaries, tell teller) ([]string, 
 	return files, nil
 }
 
-func (l *Lab) pauseArchive(ctx context.Context, dir, out string) error {
-	binary := filepath.Join(dir, "pause")
+// programArchive writes an image with a program of test/cmd and nothing else.
+func (l *Lab) programArchive(ctx context.Context, program, ref, dir, out string) error {
+	binary := filepath.Join(dir, program)
 	env := []string{"CGO_ENABLED=0", "GOFLAGS=-buildvcs=false"}
-	err := l.toolIn(ctx, "compile-pause", filepath.Join(l.checkout, "test"), env, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./cmd/pause")
+	err := l.toolIn(ctx, "compile-"+program, filepath.Join(l.checkout, "test"), env, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./cmd/"+program)
 	if err != nil {
 		return err
 	}
 	return image.Write(image.Spec{
-		Ref: l.pauseImage(), Files: map[string]string{"/pause": binary}, Entrypoint: []string{"/pause"},
+		Ref: ref, Files: map[string]string{"/" + program: binary}, Entrypoint: []string{"/" + program},
 	}, out)
+}
+
+// ImportProgram compiles a program of test/cmd, and imports an image with it into these nodes.
+func (l *Lab) ImportProgram(ctx context.Context, program, ref string, nodes ...string) (err error) {
+	dir, err := os.MkdirTemp(l.dir, program+"-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	archive := filepath.Join(dir, program+".tar")
+	if err := l.programArchive(ctx, program, ref, dir, archive); err != nil {
+		return err
+	}
+	return l.ImportImage(ctx, archive, nodes...)
 }
 
 // busybox describes an image with Debian's static busybox and a link for each of its commands.

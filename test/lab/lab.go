@@ -36,6 +36,7 @@ type Lab struct {
 	connections map[string]*ssh.Client // by node; guarded by mu
 
 	restarting sync.RWMutex // held for writing while a process of the control plane is replaced
+	central    bool         // the snapshot-controller runs without --enable-distributed-snapshotting
 }
 
 // UpOptions say what Up starts.

@@ -86,6 +86,7 @@ type machine struct {
 	role     role
 	rootDisk string   // UML's notation: "FILE", or "COW,BASE" for copy-on-write over BASE
 	disks    []string // data disk files
+	attached []string // AttachDisk's disks, as words for the kernel's command line.
 	share    string   // host folder, at /mnt/lab in the node
 	umlDir   string   // where UML keeps its umid folder
 	hardware bool     // qemu emulates it; rootDisk is then a qcow2 file over base
@@ -105,6 +106,7 @@ func umlArgs(m machine) []string {
 	for i, d := range m.disks {
 		args = append(args, fmt.Sprintf("ubd%c=%s", 'b'+i, d))
 	}
+	args = append(args, m.attached...)
 	args = append(args,
 		// Without gro, the kernel drops frames larger than the MTU; the host's TCP sends such frames.
 		fmt.Sprintf("vec0:transport=tap,ifname=%s,mac=%s,depth=128,gro=1", m.tap(), m.mac()),
@@ -121,6 +123,7 @@ func (l *Lab) machine(n node, r role, base string) machine {
 	m := machine{
 		node: n, role: r, share: l.Share(), umlDir: filepath.Join(l.dir, "uml"),
 		rootDisk: filepath.Join(l.nodeDir(n), "root.cow") + "," + base,
+		attached: l.attachedDisks(n),
 	}
 	for i := range n.disks() {
 		m.disks = append(m.disks, filepath.Join(l.nodeDir(n), fmt.Sprintf("disk%d.img", i+1)))

@@ -10,7 +10,7 @@ import (
 )
 
 // uses names the packages of scenarios that another one may import.
-var uses = map[string][]string{"demo": {"nodeloss"}}
+var uses = map[string][]string{"demo": {"nodeloss"}, "neighbours": {"attack"}}
 
 // TestImports holds the packages of scenarios apart: what several of them need is in this package, or in one that uses names.
 func TestImports(t *testing.T) {

@@ -55,6 +55,9 @@ The driver and the upstream sidecars find out at run time what an API server lac
 **Pods with their own user namespace** (` + "`hostUsers: false`" + `) share ext4, XFS and btrfs volumes with each other and with ordinary pods, with ` + "`fsGroup`" + ` (` + "`TestUserNamespaces`" + `,
 Kubernetes 1.37, Linux 7.2, containerd 2.4, runc 1.4). The runtime maps the ids of each mount, and the driver has no part in it. Kubernetes needs Linux 6.3, containerd 2.0, and
 runc 1.2 or crun 1.9 for that, and allows such pods no raw block volumes.
+
+**Another CSI driver**: the tests have a small one, whose raw block volumes are whole disks of a node (` + "`TestNeighbours`" + `, Kubernetes 1.37). A pod uses volumes of both. nodelvm
+ignores what a tenant writes on the other driver's disks, also on their copies and after a reboot, and says so. Drivers of clouds and of storage networks were not tried.
 `
 
 // page returns the text of docs/compatibility.md.

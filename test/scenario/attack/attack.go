@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -69,6 +70,25 @@ func attackThenReboot() scenario.Scenario {
 		{Says: "the tenant's pod is created again and finds its data", Prove: victimIsBack},
 		{Says: "everything is deleted", Prove: attackIsOver},
 	}}
+}
+
+// OnDisk returns the steps in which a pod on the attacked node writes forgeries over the beginning of its raw block volume, which is another storage driver's
+// disk. After each, the next tenant's pod runs. In the end the disk has the node's group, empty.
+func OnDisk(pod string) (steps []scenario.Step) {
+	all := slices.DeleteFunc(forgeries(), func(f forgery) bool { // file systems concern the host alone
+		return f.name == emptied.name || strings.Contains(f.name, "file system") || strings.Contains(f.name, "random")
+	})
+	for _, f := range append(all, emptied) {
+		steps = append(steps, scenario.Step{
+			Says: "the pod writes " + f.name + " on its disk: the published capacity stays, and another tenant's volume is on the node's own disks",
+			Prove: func(ctx context.Context, env *scenario.Environment) error {
+				if err := forge(ctx, env, pod, f); err != nil {
+					return err
+				}
+				return NextTenant(ctx, env)
+			}})
+	}
+	return steps
 }
 
 func attackerRuns(ctx context.Context, env *scenario.Environment) error {

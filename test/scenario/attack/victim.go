@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,6 +58,32 @@ func isOnDisks(ctx context.Context, env *scenario.Environment, handle string) er
 		return fmt.Errorf("volume %s: LVM on the node's disks answers %q", handle, out)
 	}
 	return nil
+}
+
+// NextTenant runs a tenant's pod on the attacked node: its volume is on the node's own disks, and goes with its claim. The published capacity is that of these
+// disks before and after.
+func NextTenant(ctx context.Context, env *scenario.Environment) error {
+	if err := scenario.InOrder(capacityIsReal, victimRuns, victimIsOnDisks)(ctx, env); err != nil {
+		return err
+	}
+	bound, err := env.BoundTo(ctx, "victim")
+	if err != nil {
+		return err
+	}
+	if err := env.Delete(ctx, "pod/victim", "pvc/victim"); err != nil {
+		return err
+	}
+	gone := func() error {
+		if isOnDisks(ctx, env, bound.Volume.Spec.CSI.VolumeHandle) == nil {
+			return fmt.Errorf("volume %s is still there", bound.Volume.Spec.CSI.VolumeHandle)
+		}
+		return nil
+	}
+	return errors.Join(cluster.Eventually(ctx, gone), capacityIsReal(ctx, env))
+}
+
+func capacityIsReal(ctx context.Context, env *scenario.Environment) error {
+	return publishedIsReal(ctx, env, 0)
 }
 
 func victimIsBack(ctx context.Context, env *scenario.Environment) error {
