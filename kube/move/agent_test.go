@@ -155,41 +155,6 @@ func TestEndedCopyIsSeenSoon(t *testing.T) {
 	})
 }
 
-// TestCopyIsReadRarely: while a copy is under way, each reading takes processor time from it.
-func TestCopyIsReadRarely(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := play(t, corev1.PersistentVolumeReclaimDelete)
-		requests := 0
-		p.before = func() error { requests++; return nil }
-		for _, a := range p.agents {
-			defer a.queue.ShutDown()
-			a.now = time.Now
-			for _, claim := range []string{"data", "wal"} {
-				a.Observe(p.claims[claim], false)
-			}
-		}
-		work := func(d time.Duration) {
-			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(lookSoon / 5) {
-				for _, a := range p.agents {
-					a.round(t.Context(), "ns")
-					p.reconcile()
-				}
-				for _, v := range p.nodes["node-2"].vols {
-					if v.State == stateReceiving && v.size < 64 {
-						v.left, v.size = 64, 64
-					}
-				}
-			}
-		}
-		work(5 * time.Second)
-		requests = 0
-		work(10 * time.Second)
-		if requests == 0 || requests > 150 {
-			t.Errorf("ten seconds of the copy of two volumes cost %d requests", requests)
-		}
-	})
-}
-
 // TestStopping: the kubelet unmounts a volume after the end of its pod. The move goes on at once, and warns no user.
 func TestStopping(t *testing.T) {
 	p := play(t, corev1.PersistentVolumeReclaimDelete)

@@ -126,9 +126,7 @@ func (v *view) copying() step {
 	case a.Received == v.local.Move:
 		return waiting(api.MoveCopying, "is copied; waits for "+missing)
 	}
-	s := waiting(api.MoveCopying, a.share(v.rec.To))
-	s.under = a.Done > 0
-	return s
+	return waiting(api.MoveCopying, a.share(v.rec.To))
 }
 
 // stop waits until no pod uses the volume, and holds it. Until then the volume is copied ahead.

@@ -104,7 +104,7 @@ func (v *view) afterPods() step {
 		return a.problem(phase)
 	}
 	s := waiting(phase, a.share(v.rec.To)+"; then follows what changed meanwhile")
-	s.of, s.under = newest.Move, a.Done > 0
+	s.of = newest.Move
 	return s
 }
 
@@ -135,7 +135,6 @@ func (v *view) waitForPod(p podUse) step {
 		return blocked(api.MoveStopping, fmt.Sprintf("pod %s uses the volume on node %s, and the volume cannot be copied to node %s: %s", p.name, v.node, v.rec.To, a.Problem))
 	default:
 		s = waiting(api.MoveStopping, fmt.Sprintf("%s while pod %s uses the volume; wait until all is copied, and the pod stops for a short time only", a.share(v.rec.To), p.name))
-		s.under = a.Done > 0
 	}
 	if newest != nil && newest.Number <= quickRounds {
 		s.of = newest.Move

@@ -66,7 +66,7 @@ func (v *view) receiveOrAnswer() step {
 	if v.pv.Annotations[api.AnnotationMoveAnswer] != v.answer().text() {
 		return step{do: answer, phase: api.MoveCopying, of: o.Move}
 	}
-	return step{do: receive, phase: api.MoveCopying, of: o.Move, under: v.progress.Done > 0 && v.progress.Problem == nil}
+	return step{do: receive, phase: api.MoveCopying, of: o.Move}
 }
 
 // unwanted discards a copy that is not the user's volume, if that is sure: the PersistentVolume is the source's and does not offer this hold to

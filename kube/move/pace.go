@@ -16,14 +16,12 @@ type pace struct {
 	of     string
 	since  time.Time // when it began to wait so
 	next   time.Time
-	ended  bool // its copy, on this node's side
 }
 
 const (
 	paceShare = 10                     // The interval is this part of the time that a move has waited.
 	paceReady = 100                    // As paceShare, of a move that waits for a user alone.
 	paceEach  = 250 * time.Millisecond // It is at most lookLater, or so long for each move of the namespace that waits.
-	paceCopy  = 2 * time.Second        // It is at least so long while a copy is under way: each reading takes processor time from the copy.
 	paceFew   = 100                    // The change of a claim makes the others of its namespace due, if no more wait.
 )
 
@@ -46,10 +44,7 @@ func (a *Agent) rest(u unit, s step) time.Duration {
 	if p.phase != s.phase || p.warn != s.warn || p.of != s.of {
 		p = pace{phase: s.phase, warn: s.warn, of: s.of, since: now}
 	}
-	soon, share := lookSoon, time.Duration(paceShare)
-	if s.under && !p.ended {
-		soon = paceCopy
-	}
+	share := time.Duration(paceShare)
 	if s.ready {
 		share = paceReady
 	}
@@ -62,7 +57,7 @@ func (a *Agent) rest(u unit, s step) time.Duration {
 			waiting++
 		}
 	}
-	again := min(max(lookLater, time.Duration(waiting)*paceEach), max(soon, now.Sub(p.since)/share))
+	again := min(max(lookLater, time.Duration(waiting)*paceEach), max(lookSoon, now.Sub(p.since)/share))
 	p.volume, p.next = u.volume, now.Add(again)
 	a.paces[u.key()] = p
 	return again
@@ -84,7 +79,7 @@ func (a *Agent) CopyEnded(volume string) {
 		if p.volume != volume {
 			continue
 		}
-		p.since, p.next, p.ended = a.now(), time.Time{}, true
+		p.since, p.next = a.now(), time.Time{}
 		a.paces[key] = p
 		ns, _ := kubeclient.ClaimKey(key)
 		a.queue.Add(ns)

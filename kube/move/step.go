@@ -46,7 +46,6 @@ type step struct {
 	phase string // For the status.
 	of    string // The copy that the step waits for; another one makes the agents read more often.
 	ready bool   // Of wait: only the end of a pod is missing, and should not wait for the agent.
-	under bool   // A copy is under way; CopyEnded tells its end.
 }
 
 func waiting(phase, why string) step { return step{do: wait, phase: phase, why: why} }
