@@ -163,7 +163,7 @@ func (p Parameter) Value(class Class) string {
 	if p.field == nil {
 		return ""
 	}
-	return p.field.get(class)
+	return p.field.get(&class)
 }
 
 // Set is the inverse of Value. The error says what is wrong with the value.
@@ -257,10 +257,13 @@ func (class Class) Options() (options []string) {
 
 // withDefault sets the class's default for a value that it lacks, and refuses what the layout does not allow.
 func (p Parameter) withDefault(class *Class) error {
-	value := p.Value(*class)
+	if p.field == nil {
+		return nil
+	}
+	value := p.field.get(class)
 	r, has := p.In(class.Layout)
 	switch {
-	case p.field == nil || !has && value == "":
+	case !has && value == "":
 		return nil
 	case !has && p.WhyNot != "":
 		return Errorf(KindInvalid, "%s: remove %s (its value is %q)", p.WhyNot, p.Name, value)
@@ -295,19 +298,19 @@ func (p Parameter) checkRange(layout Layout, value string, r Range) error {
 
 // field is a parameter's place in a Class. Its text is that of a tag; "" is the zero value.
 type field interface {
-	get(class Class) string
+	get(class *Class) string // a pointer, because a copy per value would be garbage
 	set(class *Class, text string)
 }
 
 type textField[T ~string] func(*Class) *T
 
-func (at textField[T]) get(class Class) string        { return string(*at(&class)) }
+func (at textField[T]) get(class *Class) string       { return string(*at(class)) }
 func (at textField[T]) set(class *Class, text string) { *at(class) = T(text) }
 
 type countField func(*Class) *int
 
-func (at countField) get(class Class) string {
-	if n := *at(&class); n != 0 {
+func (at countField) get(class *Class) string {
+	if n := *at(class); n != 0 {
 		return strconv.Itoa(n)
 	}
 	return ""
@@ -317,8 +320,8 @@ func (at countField) set(class *Class, text string) { *at(class), _ = strconv.At
 
 type kibField func(*Class) *Bytes
 
-func (at kibField) get(class Class) string {
-	switch size := *at(&class); {
+func (at kibField) get(class *Class) string {
+	switch size := *at(class); {
 	case size == 0:
 		return ""
 	case size%KiB != 0:

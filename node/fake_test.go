@@ -59,9 +59,13 @@ func (f *fake) do(format string, args ...any) error {
 	return nil
 }
 
-func (f *fake) ActivateAs(context.Context, lvm.ID, string, lvm.Encryption) (string, error) {
+func (f *fake) ActivateAs(ctx context.Context, id lvm.ID, _ string, _ lvm.Encryption) (lvm.Volume, string, error) {
 	f.active = true
-	return "/dev/dm-3", f.do("activate")
+	if err := f.do("activate"); err != nil {
+		return lvm.Volume{}, "", err
+	}
+	v, err := f.Lookup(ctx, id)
+	return v, "/dev/dm-3", err
 }
 func (f *fake) BeginReplay(context.Context, lvm.ID, string) error {
 	if err := f.do("begin replay"); err != nil {

@@ -22,11 +22,9 @@ func (l loops) ActiveDevices(ctx context.Context, volumes []lvm.Volume) (map[lvm
 	return allDevices(ctx, l, volumes)
 }
 
-func (l loops) ActivateAs(ctx context.Context, id lvm.ID, uuid string, _ lvm.Encryption) (string, error) {
-	if device, ok, _ := l.Device(ctx, id, uuid); ok {
-		return device, nil
-	}
-	return "", lvm.Errorf(lvm.KindNotFound, "volume %s is gone", id)
+func (l loops) ActivateAs(ctx context.Context, id lvm.ID, _ string, _ lvm.Encryption) (lvm.Volume, string, error) {
+	v, err := l.Lookup(ctx, id)
+	return v, l[id.LV], err
 }
 
 func (l loops) BeginReplay(ctx context.Context, id lvm.ID, uuid string) error {

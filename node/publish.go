@@ -29,7 +29,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	case err == nil && !active && r.encryption != lvm.EncryptionNone:
 		err = lvm.Errorf(lvm.KindConflict, "volume %s is encrypted and not open on this node: it must be staged first, with the Secret that %s of its PersistentVolume names", r.id, stageSecret)
 	case err == nil && !active:
-		device, err = s.devices.ActivateAs(ctx, r.id, r.uuid, r.encryption)
+		_, device, err = s.devices.ActivateAs(ctx, r.id, r.uuid, r.encryption)
 	}
 	if err == nil && r.block {
 		err = s.checkReady(ctx, r.volume)

@@ -31,10 +31,10 @@ import (
 
 // Devices is what this service needs of the node's LVM; *host.Host implements it. Every error has an lvm.Kind.
 type Devices interface {
-	// ActivateAs returns the device ("/dev/dm-3") of the volume, and creates it if necessary. lvm.KindNotFound: the volume does
-	// not exist, or another one has its name now; lvm.KindNotLocal: its group is not on this node; lvm.KindConflict: it has
-	// another encryption.
-	ActivateAs(ctx context.Context, id lvm.ID, uuid string, encryption lvm.Encryption) (device string, err error)
+	// ActivateAs returns the volume, which is ready, and its device ("/dev/dm-3"), and creates the device if necessary. lvm.KindNotFound:
+	// the volume does not exist, or another one has its name now; lvm.KindNotLocal: its group is not on this node; lvm.KindConflict: it
+	// has another encryption.
+	ActivateAs(ctx context.Context, id lvm.ID, uuid string, encryption lvm.Encryption) (v lvm.Volume, device string, err error)
 	// BeginReplay records that the replay of the journal of a read-only copy begins, before anything is written to it.
 	BeginReplay(ctx context.Context, id lvm.ID, uuid string) error
 	// SetReplayed makes a read-only copy read-only for the kernel, after the replay of its journal, and records that. lvm.KindInUse: its

@@ -24,16 +24,12 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 		return nil, err
 	}
 	defer release()
-	device, err := s.devices.ActivateAs(ctx, r.id, r.uuid, r.encryption)
+	v, device, err := s.devices.ActivateAs(ctx, r.id, r.uuid, r.encryption)
 	if err != nil {
 		return nil, err
 	}
 	if r.block && r.encryption == lvm.EncryptionNone {
 		return &csi.NodeStageVolumeResponse{}, nil // publishing binds the device itself
-	}
-	v, err := s.devices.Lookup(ctx, r.id)
-	if err != nil {
-		return nil, err
 	}
 	if err := s.stage(ctx, r, v, device); err != nil {
 		return nil, err

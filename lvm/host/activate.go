@@ -33,35 +33,46 @@ func (h *Host) ActiveDevices(ctx context.Context, volumes []lvm.Volume) (map[lvm
 // UUID from the volume attributes. KindNotFound: the volume does not exist, or another one has its name now; KindNotLocal: its
 // volume group is not on this node.
 func (h *Host) Activate(ctx context.Context, id lvm.ID, uuid string) (device string, err error) {
-	return h.ActivateAs(ctx, id, uuid, lvm.EncryptionNone)
+	_, device, err = h.ActivateAs(ctx, id, uuid, lvm.EncryptionNone)
+	return device, err
 }
 
-// ActivateAs is Activate for a volume with an encryption. KindConflict: the volume has another one.
-func (h *Host) ActivateAs(ctx context.Context, id lvm.ID, uuid string, encryption lvm.Encryption) (device string, err error) {
+// ActivateAs is Activate for a volume with an encryption, and also returns the volume as it read it before. KindConflict: the volume has another
+// encryption.
+func (h *Host) ActivateAs(ctx context.Context, id lvm.ID, uuid string, encryption lvm.Encryption) (v lvm.Volume, device string, err error) {
 	a := activating{id, uuid, encryption}
-	return oplock.Do(ctx, &h.operations, id.LV, a, func(ctx context.Context) (string, error) { return h.activate(ctx, a) })
+	done, err := oplock.Do(ctx, &h.operations, id.LV, a, func(ctx context.Context) (activated, error) { return h.activate(ctx, a) })
+	return done.volume, done.device, err
 }
 
-func (h *Host) activate(ctx context.Context, a activating) (string, error) {
+type activated struct {
+	volume lvm.Volume
+	device string
+}
+
+func (h *Host) activate(ctx context.Context, a activating) (done activated, err error) {
 	id, uuid := a.id, a.uuid
 	s, err := h.engine.ReadVolumes(ctx)
 	if err != nil {
-		return "", err
+		return done, err
 	}
 	g, _, v, err := engine.FindReady(s, id, uuid)
 	switch {
 	case err != nil && g.Unreadable != "":
 		h.replays.Delete(uuid) // it may get another device
-		return h.engine.ActivateUnreadable(ctx, g, id, uuid)
+		if done.device, err = h.engine.ActivateUnreadable(ctx, g, id, uuid); err == nil {
+			done.volume, err = h.engine.LookupUnreadable(g, id)
+		}
+		return done, err
 	case err != nil:
-		return "", err
+		return done, err
 	case v.Class.Encryption != a.encryption:
-		return "", lvm.Errorf(lvm.KindConflict, "logical volume %s/%s is %s by its tags, and its PersistentVolume says that it is %s: correct the volume attribute nodelvm.io/encryption of the PersistentVolume (create it again with reclaim policy Retain)",
+		return done, lvm.Errorf(lvm.KindConflict, "logical volume %s/%s is %s by its tags, and its PersistentVolume says that it is %s: correct the volume attribute nodelvm.io/encryption of the PersistentVolume (create it again with reclaim policy Retain)",
 			v.Group, id.LV, v.Class.Encryption.Description(), a.encryption.Description())
 	}
 	if h.engine.Untagged.Has(id.VG, uuid) {
 		if err := h.ready.TagFor(ctx, id.VG, uuid); err != nil {
-			return "", err
+			return done, err
 		}
 	}
 	if v.Access == lvm.AccessReplaying {
@@ -69,7 +80,9 @@ func (h *Host) activate(ctx context.Context, a activating) (string, error) {
 			h.replays.Delete(uuid) // the new device has no count of what the replay wrote to the last one
 		}
 	}
-	return h.engine.EnsureActive(ctx, v)
+	done.volume = v
+	done.device, err = h.engine.EnsureActive(ctx, v)
+	return done, err
 }
 
 // Lookup finds a ready volume. KindNotFound: proven absent, not yet ready, or deleted; KindNotLocal: its group is not on this

@@ -35,11 +35,8 @@ func (m Tools) Format(ctx context.Context, f Formatting) (err error) {
 		return lvm.Errorf(lvm.KindInternal, "cannot open the device: %w", err)
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
-	places := f.Mark.places(f.Size)
-	for _, at := range places {
-		if err := writeDurably(device, lvm.FormatMark(f.Mark.UUID), at); err != nil {
-			return err
-		}
+	if err := writeDurably(device, lvm.FormatMark(f.Mark.UUID), f.Mark.places(f.Size)...); err != nil {
+		return err
 	}
 	if f.Clear { // else mkfs would refuse
 		if err := writeDurably(device, make([]byte, headSize), 0); err != nil {
@@ -84,13 +81,18 @@ func (Tools) WriteMark(path string, mark Mark) error {
 	return errors.Join(err, device.Close())
 }
 
-func writeDurably(device *os.File, data []byte, at int64) error {
-	_, err := device.WriteAt(data, at)
-	if err == nil {
-		err = device.Sync()
+// writeDurably writes data at these places, in any order, and then flushes the device.
+func writeDurably(device *os.File, data []byte, places ...int64) error {
+	for _, at := range places {
+		if _, err := device.WriteAt(data, at); err != nil {
+			return lvm.Errorf(lvm.KindInternal, "cannot write to device %s at byte %d: %w", device.Name(), at, err)
+		}
 	}
-	if err != nil {
-		return lvm.Errorf(lvm.KindInternal, "cannot write to device %s at byte %d: %w", device.Name(), at, err)
+	if len(places) == 0 {
+		return nil
+	}
+	if err := device.Sync(); err != nil {
+		return lvm.Errorf(lvm.KindInternal, "cannot flush what was written to device %s: %w", device.Name(), err)
 	}
 	return nil
 }

@@ -52,12 +52,7 @@ func removeMarks(device *os.File, mark Mark, size lvm.Bytes) error {
 	if err != nil {
 		return err
 	}
-	for _, at := range found {
-		if err := writeDurably(device, make([]byte, lvm.FormatMarkSize), at); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeDurably(device, make([]byte, lvm.FormatMarkSize), found...)
 }
 
 // xfsInProgress is the offset of the byte in an xfs superblock that mkfs.xfs clears last (sb_inprogress; XFS Algorithms & Data

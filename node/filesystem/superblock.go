@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
@@ -47,8 +48,10 @@ func Detect(device string) (fsType string, err error) {
 
 // readSuperblocks reads all places of a device that can have a superblock. It ignores their content, and returns the first read error.
 func readSuperblocks(device io.ReaderAt, size lvm.Bytes) error {
+	var data []byte
 	for _, span := range dm.SuperblockSpans(size) {
-		if _, err := device.ReadAt(make([]byte, span.Length), int64(span.At)); err != nil {
+		data = slices.Grow(data[:0], int(span.Length))[:span.Length]
+		if _, err := device.ReadAt(data, int64(span.At)); err != nil {
 			return fmt.Errorf("at byte %d: %w", int64(span.At), err)
 		}
 	}

@@ -201,7 +201,11 @@ func (r prober) areaOnce(f directFile, head []byte, where span, before probe) (a
 		if err != nil {
 			return area{}, err
 		}
-		text = append(text, part...)
+		if text == nil {
+			text = part // the usual text is one piece: no copy
+		} else {
+			text = append(text, part...)
+		}
 	}
 	if lvmChecksum(text) != h.checksum {
 		return area{}, fmt.Errorf("the checksum of the metadata at byte %d is wrong", where.offset)

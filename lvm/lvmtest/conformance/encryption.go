@@ -31,7 +31,7 @@ func testEncrypted(t *testing.T, b hosttest.Fixture) {
 		}
 		hosttest.Refused(t, "activation as a volume without encryption", lvm.KindConflict)(d.Activate(t.Context(), v.ID, v.UUID))
 	})
-	if device, err := d.ActivateAs(t.Context(), v.ID, v.UUID, lvm.EncryptionLUKS2); err != nil || !strings.HasPrefix(device, "/dev/dm-") {
+	if _, device, err := d.ActivateAs(t.Context(), v.ID, v.UUID, lvm.EncryptionLUKS2); err != nil || !strings.HasPrefix(device, "/dev/dm-") {
 		t.Errorf("activated as %q, %v", device, err)
 	}
 	v = testGrow(t, d, v, lvmtest.ExtentSize)

@@ -37,7 +37,7 @@ func (c *crash) groupSnapshot(d *hosttest.Driver) error {
 			return err
 		}
 		spec.Sources = append(spec.Sources, v.ID)
-		if _, err := d.ActivateAs(context.Background(), v.ID, v.UUID, v.Class.Encryption); err != nil {
+		if _, _, err := d.ActivateAs(context.Background(), v.ID, v.UUID, v.Class.Encryption); err != nil {
 			return err
 		}
 	}

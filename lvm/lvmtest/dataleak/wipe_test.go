@@ -65,7 +65,7 @@ var (
 func raidVolume(t *testing.T, node *lvmtest.Node, d *hosttest.Driver, spec lvm.Spec) (v lvm.Volume, status func(string)) {
 	t.Helper()
 	v = d.MustCreate(t, spec)
-	device, err := d.ActivateAs(t.Context(), v.ID, v.UUID, v.Class.Encryption)
+	_, device, err := d.ActivateAs(t.Context(), v.ID, v.UUID, v.Class.Encryption)
 	hosttest.Must(t, err)
 	return v, func(s string) {
 		legs, _, _ := strings.Cut(s, " ")

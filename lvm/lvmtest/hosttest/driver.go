@@ -114,7 +114,7 @@ func (d *Driver) MustCreate(t testing.TB, spec lvm.Spec) lvm.Volume {
 // MustActivate activates a volume, and so tags it as ready. It returns its device, or fails the test.
 func (d *Driver) MustActivate(t testing.TB, v lvm.Volume) (device string) {
 	t.Helper()
-	device, err := d.ActivateAs(t.Context(), v.ID, v.UUID, v.Class.Encryption)
+	_, device, err := d.ActivateAs(t.Context(), v.ID, v.UUID, v.Class.Encryption)
 	Must(t, err)
 	return device
 }

@@ -286,7 +286,7 @@ func TestTargetFull_RealLVM(t *testing.T) {
 // activate returns the device of a ready volume's logical volume.
 func (s *sides) activate(v lvm.Volume) string {
 	s.t.Helper()
-	device, err := s.d.ActivateAs(s.t.Context(), v.ID, v.UUID, v.Class.Encryption)
+	_, device, err := s.d.ActivateAs(s.t.Context(), v.ID, v.UUID, v.Class.Encryption)
 	hosttest.Must(s.t, err)
 	return device
 }
