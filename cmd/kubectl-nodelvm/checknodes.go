@@ -154,8 +154,7 @@ func checkDisks(f *facts, a *answer, found func(where, what, fix string)) {
 		found(a.node, text, "if a volume group of the driver is on it, move the group to a disk (pvmove); otherwise no action is needed")
 	}
 	for _, u := range a.page.Unaccepted {
-		found(a.node, fmt.Sprintf("the driver ignores %s with the physical volume %s (%s): %s", u.Device, u.PV, u.Identity, u.Reason), "if it is a disk of this node for the driver's volumes: "+f.acceptCommand(a, u)+
-			"; a volume of another storage driver needs no action")
+		found(a.node, fmt.Sprintf("the driver ignores %s with the physical volume %s (%s): %s", u.Device, u.PV, u.Identity, u.Reason), f.fixUnaccepted(a, u))
 	}
 	for _, text := range a.page.OnVolumes {
 		found(a.node, text, "exclude the devices of volumes from the host's LVM, mdadm and udev (docs/howto/volume-groups.md), and remove this device: dmsetup remove, mdadm --stop")
@@ -166,13 +165,22 @@ func checkDisks(f *facts, a *answer, found func(where, what, fix string)) {
 	}
 }
 
-// acceptCommand is the command that accepts a physical volume.
-func (f *facts) acceptCommand(a *answer, u lvm.UnacceptedPV) string {
+// fixUnaccepted says what to do with a physical volume that the driver ignores. The node refuses to accept a second device with a physical volume of its
+// groups.
+func (f *facts) fixUnaccepted(a *answer, u lvm.UnacceptedPV) string {
+	for _, g := range a.page.Groups {
+		for _, pv := range g.PVs {
+			if pv.UUID == u.PV && pv.Device != "" {
+				return fmt.Sprintf("volume group %s uses this physical volume on %s: a copy of it needs no action. If %s replaces that disk, first detach the disk or remove its label (wipefs)", g.Name, pv.Device, u.Device)
+			}
+		}
+	}
 	namespace, _, ok := f.account()
 	if !ok {
 		namespace = "NAMESPACE"
 	}
-	return "kubectl -n " + namespace + " exec " + printable.ShellWord(a.pod) + " -c nodelvm -- nodelvm disks accept " + printable.ShellWord(u.Device)
+	return "if it is a disk of this node for the driver's volumes: kubectl -n " + namespace + " exec " + printable.ShellWord(a.pod) + " -c nodelvm -- nodelvm disks accept " + printable.ShellWord(u.Device) +
+		"; a volume of another storage driver needs no action"
 }
 
 // checkPools reports thin pools of classes and volumes that do not zero new blocks. checkConditions reports full and failed pools.

@@ -364,6 +364,18 @@ func TestDoctorFaults(t *testing.T) {
 	}
 }
 
+// TestDoctorCopyOfADisk: the node refuses to accept a second device with a physical volume of its groups, so doctor does not print that command.
+func TestDoctorCopyOfADisk(t *testing.T) {
+	for original, want := range map[string]string{"": "nodelvm disks accept /dev/sdx", "/dev/sda": "volume group vg-data uses this physical volume on /dev/sda"} {
+		f := sound()
+		f.answers[0].page.Groups[0].PVs = []report.PV{{UUID: "pv-x", Device: original, Missing: original == ""}}
+		f.answers[0].page.Unaccepted = []lvm.UnacceptedPV{{Device: "/dev/sdx", PV: "pv-x", Identity: "WWID naa.1", Reason: "it may be foreign"}}
+		if found := examine(f).Findings; len(found) != 1 || !strings.Contains(found[0].Fix, want) || strings.Contains(found[0].Fix, "disks accept") != (original == "") {
+			t.Errorf("with the physical volume on %q: found %+v", original, found)
+		}
+	}
+}
+
 // TestDoctorUnreadableObjects: doctor does not report unreadable objects as absent.
 func TestDoctorUnreadableObjects(t *testing.T) {
 	f := sound()
