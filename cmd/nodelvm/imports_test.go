@@ -54,7 +54,7 @@ func TestImports(t *testing.T) {
 }
 
 // commands are the packages under those that work on volume groups: they read, plan, and run single commands.
-var commands = []string{"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "internal/dm", "lvm/internal/lvmcmd"}
+var commands = []string{"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "internal/dm", "internal/durable", "lvm/internal/lvmcmd"}
 
 // changes are the packages under those that change volume groups by several commands.
 var changes = slices.Concat(commands, []string{"lvm/internal/oplock", "lvm/internal/zeroed", "lvm/internal/engine"})
@@ -66,10 +66,11 @@ var layers = map[string][]string{
 	"report":                 {"lvm"},
 	"lvm/tail":               {},
 	"internal/dm":            {"lvm", "lvm/tail"},
-	"lvm/internal/accepted":  {"lvm"},
-	"lvm/internal/ondisk":    {"lvm", "lvm/tail", "lvm/internal/accepted", "internal/dm"},
+	"internal/durable":       {},
+	"lvm/internal/accepted":  {"lvm", "internal/durable"},
+	"lvm/internal/ondisk":    {"lvm", "lvm/tail", "lvm/internal/accepted", "internal/dm", "internal/durable"},
 	"lvm/internal/alloc":     {"lvm"},
-	"lvm/internal/lvmcmd":    {"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "internal/dm"},
+	"lvm/internal/lvmcmd":    {"lvm", "lvm/tail", "lvm/internal/accepted", "lvm/internal/ondisk", "lvm/internal/alloc", "internal/dm", "internal/durable"},
 	"lvm/internal/oplock":    commands,
 	"lvm/internal/thindelta": {"lvm", "lvm/tail", "internal/dm"},
 	"lvm/internal/zeroed":    {"lvm", "lvm/internal/alloc"},
@@ -86,7 +87,7 @@ var layers = map[string][]string{
 	"node/filesystem": {"lvm", "lvm/tail", "internal/dm"},
 	"node/mount":      {"lvm", "lvm/tail", "internal/dm"},
 	"node/luks":       {"lvm", "lvm/tail", "internal/dm"},
-	"node/disks":      {"lvm", "report"},
+	"node/disks":      {"lvm", "report", "internal/durable"},
 	"node/trim":       {"lvm"},
 	"move":            {"lvm"},
 	"node/iolimit":    {"lvm"},

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/nodelvm/nodelvm/internal/durable"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -58,7 +58,7 @@ func store(path string, disks []report.LostDisk) error {
 	}
 	text, err := json.Marshal(record{fileVersion, disks})
 	if err == nil {
-		err = replace(path, text)
+		err = durable.Replace(path, text)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write the record of the node's disks: %w", err)
@@ -77,21 +77,4 @@ func isCurrent(old map[string]report.LostDisk, disks []report.LostDisk) bool {
 		}
 	}
 	return len(old) == len(disks)
-}
-
-// replace writes a whole file: after a power cut, the old one or the new one is there.
-func replace(path string, text []byte) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = temporary.Write(text)
-	err = errors.Join(err, temporary.Sync(), temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary.Name()))
-	}
-	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/internal/durable"
 )
 
 // Entry is one accepted physical volume.
@@ -112,27 +114,7 @@ func store(path string, entries []Entry) error {
 	if _, err := parse(text); err != nil {
 		return err
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = temporary.Write(append(text, '\n'))
-	err = errors.Join(err, temporary.Sync(), temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary.Name()))
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return durable.Replace(path, append(text, '\n'))
 }
 
 // locked runs a change of the file alone: the driver and an admin's command may change it at once.
