@@ -23,7 +23,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestReplaceFails: nothing is left beside what stands in the way.
+// TestReplaceFails: a failure leaves no temporary file.
 func TestReplaceFails(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "record.json")
