@@ -61,6 +61,7 @@ var checks = []check{
 	{"invalid tags", eachNode(checkTags), false},
 	{"lost volumes", checkLostVolumes, true},
 	{"lost snapshots", checkLostSnapshots, true},
+	{"orphans", checkOrphans, false},
 	{"key Secrets", checkKeySecrets, true},
 	{"snapshots", checkSnapshots, false},
 	{"capacity", checkCapacity, true},
@@ -142,6 +143,9 @@ func examine(f *facts) *diagnosis {
 	for _, a := range f.answering() {
 		for _, text := range a.page.Unknown {
 			d.Unread = append(d.Unread, a.node+": "+text)
+		}
+		if why := a.notCompared(); why != "" {
+			d.Unread = append(d.Unread, a.node+": orphans: "+why)
 		}
 	}
 	for _, c := range checks {
