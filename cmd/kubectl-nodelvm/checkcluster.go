@@ -59,7 +59,7 @@ func waiting(pod *corev1.Pod) string {
 		}
 	}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue {
+		if (c.Type == corev1.PodReady || c.Type == corev1.PodScheduled) && c.Status != corev1.ConditionTrue {
 			return strings.TrimSpace(c.Reason + " " + c.Message)
 		}
 	}

@@ -214,7 +214,26 @@ const (
 // drivers lists the driver's pods.
 func (c *cluster) drivers(ctx context.Context) ([]corev1.Pod, error) {
 	pods, err := list[corev1.Pod](ctx, c.in("", "pods").Param("labelSelector", driverPods))
+	for i := range pods {
+		pods[i].Spec.NodeName = cmp.Or(pods[i].Spec.NodeName, meantNode(&pods[i]))
+	}
 	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !isDriver(&pod.Spec) }), err
+}
+
+// meantNode returns the node that a DaemonSet's pod is for, which the scheduler has not placed yet: the DaemonSet controller names it in the
+// pod's affinity. "": it names none.
+func meantNode(pod *corev1.Pod) string {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil || pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, term := range pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, e := range term.MatchFields {
+			if e.Key == metav1.ObjectNameField && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
+				return e.Values[0]
+			}
+		}
+	}
+	return ""
 }
 
 // isDriver reports whether a pod with the driver's labels may be the driver: it is privileged on the host, and has the directory of

@@ -303,6 +303,10 @@ var faults = []fault{
 	}, "disks", "node-1", "ignores /dev/sdx with the physical volume pv-x (WWID naa.1): it may be foreign"},
 	{"a tenant's group that the node has activated", func(f *facts) { f.answers[0].page.OnVolumes = []string{"the node has activated dm-9"} }, "disks", "node-1", "the node has activated dm-9"},
 	{"a group that the node activates", func(f *facts) { f.answers[0].page.Groups[0].AutoActivation = true }, "volume groups", "node-1, volume group vg-data", "the host activates its volumes at boot"},
+	{"driver pod that the scheduler does not place", func(f *facts) {
+		f.drivers[1].Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "1 Insufficient memory"}}}
+	}, "daemonset", "node-2", "the driver's pod nodelvm-node-2 is not ready: Unschedulable 1 Insufficient memory"},
 	{"volumes that a node brought back", returned, "orphans", "node-1",
 		"volumes or snapshots of this cluster are on its disks, and no claim uses them: 1 unreferenced, 1 abandoned, 4 GiB in total"},
 	{"key that is not text", func(f *facts) {

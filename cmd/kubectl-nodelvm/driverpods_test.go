@@ -71,6 +71,20 @@ func eachHostPath(spec *corev1.PodSpec, path string) {
 	}
 }
 
+// TestUnscheduledDriverPod: the scheduler has not placed the driver's pod of a node. The plugin says so of that node, and does not count the pod as
+// one of a node without a name.
+func TestUnscheduledDriverPod(t *testing.T) {
+	pod := shippedPod(t, "nodelvm-system", "nodelvm-1")
+	pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending
+	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1"}}}}}}}}
+	c, _ := apiServer(t, map[string]any{"/api/v1/pods": corev1.PodList{Items: []corev1.Pod{pod}}, "/apis/storage.k8s.io/v1/storageclasses": struct{}{}})
+	reports, err := c.nodeReports(t.Context())
+	if err != nil || len(reports) != 1 || reports[0].Node != "node-1" || reports[0].Error != "the driver's pod nodelvm-1 is Pending" {
+		t.Errorf("%+v, %v", reports, err)
+	}
+}
+
 // TestForgedDaemonSet: every tenant can create a DaemonSet with the driver's labels and template, but no pods of it.
 func TestForgedDaemonSet(t *testing.T) {
 	set := func(namespace string) appsv1.DaemonSet {
