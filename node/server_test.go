@@ -90,6 +90,14 @@ func TestBlockVolumeLifecycle(t *testing.T) {
 	f.expect(t)
 }
 
+// TestStageReadsDisksOnce: each lookup, which an activation has within, reads all disks of the node.
+func TestStageReadsDisksOnce(t *testing.T) {
+	f := newFake()
+	if must(t, f.stage(t)); f.lookups != 1 {
+		t.Errorf("NodeStageVolume read the disks %d times", f.lookups)
+	}
+}
+
 // What a call made goes again when it fails, and the next call succeeds.
 func TestFailedStageCanBeRepeated(t *testing.T) {
 	for _, test := range []struct {
