@@ -65,14 +65,25 @@ func diskRows(answers []answer) []diskRow {
 			rows = append(rows, diskRow{Node: a.node, PV: u.PV, Disk: report.Disk{Path: u.Device}, Status: diskIgnored, Text: u.Reason + ": see docs/howto/volume-groups.md#accepted-disks"})
 		}
 		for _, d := range a.page.LostDisks {
-			rows = append(rows, diskRow{Node: a.node, Group: d.Group, PV: d.PV, Disk: d.Disk, Status: diskLost,
-				Text: "the whole volume group is gone: the disk died or was taken out, or an admin removed the group"})
+			if !isIgnored(a.page, d.PV) { // else it has a row
+				rows = append(rows, lostRow(&a, d))
+			}
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b diskRow) int {
 		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(string(a.Group), string(b.Group)), strings.Compare(a.Disk.Path, b.Disk.Path), strings.Compare(a.PV, b.PV))
 	})
 	return rows
+}
+
+// lostRow is about a disk that is gone with its whole group, unless it is one that cannot be read.
+func lostRow(a *answer, d report.LostDisk) diskRow {
+	r := diskRow{Node: a.node, Group: d.Group, PV: d.PV, Disk: d.Disk, Status: diskLost,
+		Text: "the whole volume group is gone: the disk died or was taken out, or an admin removed the group"}
+	if a.incomplete() != "" {
+		r.Status, r.Text = unknown, "not found, and not all disks can be read"
+	}
+	return r
 }
 
 func diskRowOf(node string, g report.Group, pv report.PV) diskRow {
@@ -110,6 +121,9 @@ func diskTable(rows []diskRow, now time.Time, wide bool) *table {
 			path = "was " + cmp.Or(path, "-")
 		case unknown:
 			status = r.Text
+			if path != "" {
+				path = "was " + path
+			}
 		}
 		if known := cmp.Or(r.Size, r.Disk.Size); known > 0 {
 			size = known.String()

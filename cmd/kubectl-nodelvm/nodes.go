@@ -23,14 +23,17 @@ type nodeReport struct {
 	Groups     []groupReport      `json:"volumeGroups,omitempty"`
 	Conditions []report.Condition `json:"conditions,omitempty"`
 	Lost       []lostGroup        `json:"lostVolumeGroups,omitempty"`
+	Unread     []string           `json:"unreadableDevices,omitempty"` // sentences: what may have further groups
+	Ignored    []lvm.UnacceptedPV `json:"notAccepted,omitempty"`       // what the driver does not take for the node's
 }
 
 func (r nodeReport) object() (kind, name string) { return "node", r.Node }
 
-// lostGroup is a volume group that the driver knew on its node and that is not there any more.
+// lostGroup is a volume group that the driver knew on its node and does not find there any more.
 type lostGroup struct {
-	Name lvm.VGName `json:"name"`
-	UUID lvm.VGUUID `json:"uuid"`
+	Name   lvm.VGName `json:"name"`
+	UUID   lvm.VGUUID `json:"uuid"`
+	Status string     `json:"status"` // lost; or where it may still be: on a disk that cannot be read, or that the driver ignores
 }
 
 type groupReport struct {
@@ -67,7 +70,7 @@ func reportOf(a answer) nodeReport {
 	if a.err != nil {
 		return nodeReport{Node: a.node, Error: a.err.Error()}
 	}
-	r := nodeReport{Node: a.node, Version: a.page.Version, Error: a.groupsUnread(), NotReady: a.page.NotReady, Conditions: a.page.Conditions}
+	r := nodeReport{Node: a.node, Version: a.page.Version, Error: a.groupsUnread(), NotReady: a.page.NotReady, Conditions: a.page.Conditions, Unread: a.page.Unread, Ignored: a.page.Unaccepted}
 	if r.Error == "" {
 		r.Lost = lostGroups(a.page)
 	}
@@ -85,23 +88,37 @@ func reportOf(a answer) nodeReport {
 	return r
 }
 
-// lostGroups lists the groups of lost disks, and those with conditions, that the node does not have, by name.
+// lostGroups lists the groups of lost disks, and those with conditions, that the node does not have, by name. A condition is the driver's
+// word that the group is not there.
 func lostGroups(page report.Node) []lostGroup {
-	lost := map[lostGroup]bool{}
-	for _, d := range page.LostDisks {
-		lost[lostGroup{d.Group, d.GroupUUID}] = true
-	}
+	lost := map[lvm.VGUUID]lostGroup{}
 	for _, x := range page.Conditions {
 		if x.GroupUUID != "" {
-			lost[lostGroup{x.Group, x.GroupUUID}] = true
+			lost[x.GroupUUID] = lostGroup{x.Group, x.GroupUUID, groupLost}
 		}
 	}
-	maps.DeleteFunc(lost, func(l lostGroup, _ bool) bool {
-		return slices.ContainsFunc(page.Groups, func(g report.Group) bool { return g.UUID == l.UUID })
-	})
-	return slices.SortedFunc(maps.Keys(lost), func(a, b lostGroup) int {
+	status := groupLost
+	if len(page.Unread) > 0 {
+		status = unknown
+	}
+	for _, d := range page.LostDisks {
+		g := cmp.Or(lost[d.GroupUUID], lostGroup{d.Group, d.GroupUUID, status})
+		if isIgnored(page, d.PV) {
+			g.Status = diskIgnored
+		}
+		lost[d.GroupUUID] = g
+	}
+	for _, g := range page.Groups {
+		delete(lost, g.UUID)
+	}
+	return slices.SortedFunc(maps.Values(lost), func(a, b lostGroup) int {
 		return cmp.Or(strings.Compare(string(a.Name), string(b.Name)), strings.Compare(string(a.UUID), string(b.UUID)))
 	})
+}
+
+// isIgnored reports whether the driver ignores a physical volume that is on the node.
+func isIgnored(page report.Node, pv string) bool {
+	return slices.ContainsFunc(page.Unaccepted, func(u lvm.UnacceptedPV) bool { return u.PV == pv })
 }
 
 // wipingIn sums the sizes of a group's deleted volumes by the namespace of their claims.
@@ -123,8 +140,8 @@ func nodeTable(reports []nodeReport, wide bool) *table {
 		t.header = append(t.header, "VERSION", "MAX VOLUME BY CLASS", "WIPING BY NAMESPACE", "TAGS", "PVS", "THIN POOLS", "METADATA", "VG UUID")
 	}
 	for _, r := range reports {
-		if len(r.Groups)+len(r.Lost) == 0 {
-			t.addCells(map[string]string{"NODE": r.Node, "STATUS": cmp.Or(r.Error+r.NotReady, "no volume group"), "VERSION": r.Version})
+		if status := nodeStatus(r); status != "" {
+			t.addCells(map[string]string{"NODE": r.Node, "STATUS": status, "VERSION": r.Version})
 		}
 		for _, g := range r.Groups {
 			row := []string{r.Node, string(g.Name), g.Size.String(), g.Free.String(), percent(g.Size-g.Free, g.Size), wipingWords(g.Wiping), largestWords(g.Largest), groupStatus(r, g)}
@@ -134,13 +151,46 @@ func nodeTable(reports []nodeReport, wide bool) *table {
 			}
 			t.add(row...)
 		}
+		for _, name := range notMade(r) {
+			t.addCells(map[string]string{"NODE": r.Node, "VG": string(name), "STATUS": words(conditionsOf(r, report.Group{Name: name})), "VERSION": r.Version})
+		}
 		for _, l := range r.Lost {
 			found := conditionsOf(r, report.Group{Name: l.Name, UUID: l.UUID})
-			found[groupLost] = true
+			found[l.Status] = true
 			t.addCells(map[string]string{"NODE": r.Node, "VG": string(l.Name), "STATUS": words(found), "VERSION": r.Version, "VG UUID": string(l.UUID)})
 		}
 	}
 	return t
+}
+
+// nodeStatus is the status in a node's own row; "": it needs none beside those of its groups.
+func nodeStatus(r nodeReport) string {
+	unread, none := "", "no volume group"
+	if len(r.Unread) > 0 {
+		unread = "cannot read a disk: " + strings.Join(r.Unread, "; ")
+	}
+	if len(r.Groups)+len(r.Lost)+len(notMade(r)) > 0 {
+		return unread
+	}
+	var ignored []string
+	for _, u := range r.Ignored {
+		ignored = append(ignored, u.Device)
+	}
+	if len(ignored) > 0 {
+		none += "; " + diskIgnored + ": " + strings.Join(ignored, ", ")
+	}
+	return cmp.Or(r.Error+r.NotReady, unread, none)
+}
+
+// notMade lists the declared groups that the driver could not create.
+func notMade(r nodeReport) (names []lvm.VGName) {
+	for _, x := range r.Conditions {
+		if x.Group != "" && x.GroupUUID == "" && x.Volume == "" && !slices.Contains(names, x.Group) &&
+			!slices.ContainsFunc(r.Groups, func(g groupReport) bool { return g.Name == x.Group }) {
+			names = append(names, x.Group)
+		}
+	}
+	return names
 }
 
 // groupLost is in the status of a group that the node does not have any more.

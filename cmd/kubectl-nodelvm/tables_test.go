@@ -148,23 +148,79 @@ func TestLostGroup(t *testing.T) {
 	for _, unread := range [][]string{nil, {"/dev/sdb could not be read: input/output error"}} {
 		page.Unread, page.Groups = unread, nil
 		r := reportOf(f.answers[0])
-		if rows := nodeRows(t, r); len(rows) != 1 || !strings.Contains(rows[0], "vg-data") || !strings.HasSuffix(rows[0], "PhysicalVolumeMissing,VolumeDataMissing,lost") {
+		rows := nodeRows(t, r)
+		if len(unread) > 0 && !strings.HasSuffix(rows[0], "cannot read a disk: "+unread[0]) {
+			t.Errorf("of the disk that cannot be read, rows %q", rows)
+		}
+		if rows = rows[len(unread):]; len(rows) != 1 || !strings.Contains(rows[0], "vg-data") || !strings.HasSuffix(rows[0], "PhysicalVolumeMissing,VolumeDataMissing,lost") {
 			t.Errorf("unreadable %v: rows %q", unread, rows)
 		}
 		if v := volumeRowsOf(f.volumes, nil, f.answers)[0]; strings.Join(v.Status, ",") != "VolumeDataMissing" {
 			t.Errorf("unreadable %v: the volume is %+v", unread, v)
 		}
 		page.Groups = []report.Group{again}
-		if rows := nodeRows(t, reportOf(f.answers[0])); len(rows) != 2 || !strings.HasSuffix(rows[0], " ok") || !strings.HasSuffix(rows[1], "lost") {
+		if rows := nodeRows(t, reportOf(f.answers[0]))[len(unread):]; len(rows) != 2 || !strings.HasSuffix(rows[0], " ok") || !strings.HasSuffix(rows[1], "lost") {
 			t.Errorf("with a new group of that name, rows %q", rows)
 		}
 	}
 }
 
+// TestNodeWithoutKnownGroup: what the driver has not read, or ignores, may have a group. The lists do not call it lost, and the node not empty.
+func TestNodeWithoutKnownGroup(t *testing.T) {
+	ignored := []lvm.UnacceptedPV{{Device: "/dev/sdx", PV: "pv-a", Reason: "the node's record has it on another device"}}
+	for name, test := range map[string]struct {
+		plant func(page *report.Node)
+		node  string // each row's end
+		disks string
+	}{
+		"nothing is known":  {func(*report.Node) {}, "no volume group", ""},
+		"a disk is unread":  {func(page *report.Node) { page.Unread = []string{"/dev/sdb: error"} }, "cannot read a disk: /dev/sdb: error", "cannot read a disk: /dev/sdb: error"},
+		"a disk is ignored": {func(page *report.Node) { page.Unaccepted = ignored }, "no volume group; not accepted: /dev/sdx", "not accepted"},
+		"a group is not made": {func(page *report.Node) {
+			page.Conditions = []report.Condition{{Type: "VolumeGroupSetupFailed", Group: "vg-new"}}
+		}, "VolumeGroupSetupFailed", ""},
+		"a disk is lost": {func(page *report.Node) { loseDisk(page) }, "lost", "lost"},
+		"lost, or unread": {func(page *report.Node) {
+			loseDisk(page)
+			page.Unread = []string{"/dev/sdb: error"}
+		}, "cannot read a disk: /dev/sdb: error|unknown", "cannot read a disk: /dev/sdb: error|not found, and not all disks can be read"},
+		"lost, or ignored": {func(page *report.Node) {
+			loseDisk(page)
+			page.Unaccepted = ignored
+		}, "not accepted", "not accepted"},
+	} {
+		f := sound()
+		page := &f.answers[0].page
+		page.Groups, page.Volumes = nil, nil
+		test.plant(page)
+		endWith := func(want string, got []string) {
+			t.Helper()
+			if ends := strings.FieldsFunc(want, func(r rune) bool { return r == '|' }); !slices.EqualFunc(got, ends, strings.HasSuffix) {
+				t.Errorf("%s: rows %q, want them to end with %q", name, got, ends)
+			}
+		}
+		endWith(test.node, nodeRows(t, reportOf(f.answers[0])))
+		endWith(test.disks, tableRows(t, diskTable(diskRows(f.answers[:1]), now, false)))
+	}
+}
+
+// loseDisk is a group without volumes that was on the node.
+func loseDisk(page *report.Node) {
+	page.LostDisks = []report.LostDisk{{PV: "pv-a", Group: "vg-data", GroupUUID: vg1, Disk: report.Disk{Path: "/dev/sdb", Seen: now}}}
+}
+
 // nodeRows returns the rows of one node's table, without its header.
 func nodeRows(t *testing.T, r nodeReport) (rows []string) {
 	t.Helper()
-	for line := range strings.Lines(printed(t, nodeTable([]nodeReport{r}, false))) {
+	return tableRows(t, nodeTable([]nodeReport{r}, false))
+}
+
+func tableRows(t *testing.T, from *table) (rows []string) {
+	t.Helper()
+	if len(from.rows) == 0 {
+		return nil
+	}
+	for line := range strings.Lines(printed(t, from)) {
 		rows = append(rows, strings.TrimSpace(line))
 	}
 	return rows[1:]
