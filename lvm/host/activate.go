@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -33,21 +34,25 @@ func (h *Host) ActiveDevices(ctx context.Context, volumes []lvm.Volume) (map[lvm
 // UUID from the volume attributes. KindNotFound: the volume does not exist, or another one has its name now; KindNotLocal: its
 // volume group is not on this node.
 func (h *Host) Activate(ctx context.Context, id lvm.ID, uuid string) (device string, err error) {
-	_, device, err = h.ActivateAs(ctx, id, uuid, lvm.EncryptionNone)
-	return device, err
+	done, err := h.activateOnce(ctx, activating{id, uuid, lvm.EncryptionNone})
+	return done.device, err
 }
 
 // ActivateAs is Activate for a volume with an encryption, and also returns the volume as it read it before. KindConflict: the volume has another
 // encryption.
 func (h *Host) ActivateAs(ctx context.Context, id lvm.ID, uuid string, encryption lvm.Encryption) (v lvm.Volume, device string, err error) {
-	a := activating{id, uuid, encryption}
-	done, err := oplock.Do(ctx, &h.operations, id.LV, a, func(ctx context.Context) (activated, error) { return h.activate(ctx, a) })
-	return done.volume, done.device, err
+	done, err := h.activateOnce(ctx, activating{id, uuid, encryption})
+	return done.volume, done.device, cmp.Or(err, done.unknown)
 }
 
 type activated struct {
-	volume lvm.Volume
-	device string
+	volume  lvm.Volume
+	unknown error // why volume is not known
+	device  string
+}
+
+func (h *Host) activateOnce(ctx context.Context, a activating) (activated, error) {
+	return oplock.Do(ctx, &h.operations, a.id.LV, a, func(ctx context.Context) (activated, error) { return h.activate(ctx, a) })
 }
 
 func (h *Host) activate(ctx context.Context, a activating) (done activated, err error) {
@@ -61,7 +66,7 @@ func (h *Host) activate(ctx context.Context, a activating) (done activated, err 
 	case err != nil && g.Unreadable != "":
 		h.replays.Delete(uuid) // it may get another device
 		if done.device, err = h.engine.ActivateUnreadable(ctx, g, id, uuid); err == nil {
-			done.volume, err = h.engine.LookupUnreadable(g, id)
+			done.volume, done.unknown = h.engine.LookupUnreadable(g, id)
 		}
 		return done, err
 	case err != nil:
