@@ -59,6 +59,9 @@ type UnacceptedPV struct {
 	Identity string    `json:"identity"` // of the device's hardware
 	Reason   string    `json:"reason"`   // a clause: why it is not accepted
 	Since    time.Time `json:"since"`    // when the driver first ignored it
+
+	// Recorded: the record names this PV on another device, and none has it now. The disk of a group of this node may have new hardware.
+	Recorded bool `json:"recorded,omitempty"`
 }
 
 // Command is one finished LVM process.

@@ -20,7 +20,7 @@ type SnapshotPresence struct {
 type ManagedVolumes struct {
 	Owned  []ManagedVolume // the ready ones, by ID
 	Groups map[VGUUID]bool // the UUIDs of the volume groups on this node
-	Unread []string        // as State.Unread: volumes that these name are missing here
+	Unread []string        // as State.MayLack: volumes that these name are missing here
 }
 
 // ManagedVolume is a managed volume or snapshot.

@@ -37,6 +37,17 @@ func (s State) Unread() []string {
 	return unread
 }
 
+// MayLack returns sentences: Unread, and the ignored devices that may carry a group of this node. What is on them is not absent.
+func (s State) MayLack() []string {
+	lack := s.Unread()
+	for _, u := range s.Unaccepted {
+		if u.Recorded {
+			lack = append(lack, fmt.Sprintf("%s has the physical volume %s of this node and is not accepted: %s", u.Device, u.PV, u.Reason))
+		}
+	}
+	return lack
+}
+
 // Group is one volume group.
 type Group struct {
 	UUID           VGUUID

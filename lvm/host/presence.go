@@ -80,7 +80,7 @@ func (h *Host) ManagedVolumes(ctx context.Context) (lvm.ManagedVolumes, error) {
 	if err != nil {
 		return lvm.ManagedVolumes{}, err
 	}
-	all := lvm.ManagedVolumes{Groups: map[lvm.VGUUID]bool{}, Unread: s.Unread()}
+	all := lvm.ManagedVolumes{Groups: map[lvm.VGUUID]bool{}, Unread: s.MayLack()}
 	for _, g := range s.Groups {
 		all.Groups[g.UUID] = true
 		add := func(o lvm.ManagedVolume) {

@@ -44,6 +44,7 @@ type Node struct {
 	names           map[string]bool // in /dev/mapper, created by an admin's lvm
 	lacks           map[string]lvm.TargetState
 	held            chan struct{} // closed when wipes may continue; nil if none is held
+	ignored         []lvm.UnacceptedPV
 }
 
 // NewNode returns a node with these groups.
@@ -196,6 +197,13 @@ func (n *Node) Change(name string, change func(*lvm.Group)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	change(&n.group(name).Group)
+}
+
+// Ignore lets the node's record refuse physical volumes.
+func (n *Node) Ignore(pvs ...lvm.UnacceptedPV) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ignored = pvs
 }
 
 // Unplug removes a group's disks, as if they had not appeared yet, until plug is called.

@@ -16,7 +16,7 @@ func (r reader) Read(ctx context.Context) (lvm.State, error) {
 	if err := ctx.Err(); err != nil {
 		return lvm.State{}, err
 	}
-	var s lvm.State
+	s := lvm.State{Unaccepted: n.ignored}
 	for _, g := range n.groups {
 		for _, pv := range g.PVs {
 			if !g.away && pv.Device != "" {

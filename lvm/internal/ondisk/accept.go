@@ -148,6 +148,18 @@ func (d *Disks) decide(candidates []accepted.Candidate, of []BlockDevice, probes
 	return admitted, refused, nil
 }
 
+// recorded says which ignored physical volumes the record names, and no accepted device has.
+func (d *Disks) recorded(ignored []lvm.UnacceptedPV, groups []lvm.Group) []lvm.UnacceptedPV {
+	for i := range ignored {
+		u := &ignored[i]
+		u.Recorded = slices.ContainsFunc(d.Accepted.Entries(), func(e accepted.Entry) bool { return e.PV == u.PV }) &&
+			!slices.ContainsFunc(groups, func(g lvm.Group) bool {
+				return slices.ContainsFunc(g.PVs, func(pv lvm.PV) bool { return pv.UUID == u.PV && pv.Device != "" })
+			})
+	}
+	return ignored
+}
+
 // survey adds to the candidates what the node's kernel and kubelet show of them; err: they do not.
 func survey(candidates []accepted.Candidate, held podVolumes, err error) {
 	for i := range candidates {

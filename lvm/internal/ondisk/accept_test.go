@@ -130,10 +130,33 @@ func TestRawVolumeTakesNoGroupOver(t *testing.T) {
 			if slices.Contains(state.Devices, filepath.Join(s.Dev, "nvme2n1p1")) {
 				t.Errorf("LVM may open %q", state.Devices)
 			}
+			if slices.ContainsFunc(state.Unaccepted, func(u lvm.UnacceptedPV) bool { return u.Recorded }) {
+				t.Errorf("the node's own disk is there: %+v", state.Unaccepted)
+			}
 			if told := fmt.Sprint(state.Unaccepted); strings.Contains(told, "nvme2n1p1") != (c.reported != "") || !strings.Contains(told, c.reported) {
 				t.Errorf("reported %s", told)
 			}
 		})
+	}
+}
+
+// TestGroupOnNewHardware: beside another storage driver, the disk of the node's only group is there with other hardware. The driver ignores the
+// group, and does not take it for absent.
+func TestGroupOnNewHardware(t *testing.T) {
+	s, r := newStack(t), recordOf(t, "ebs.csi.aws.com")
+	s.mounts()
+	s.forge("sda1")
+	g := s.readOf(r).Groups[0]
+	s.attachForeign()
+	s.write("nvme2n1p1", forgePV(g.PVs[0].UUID, textOf(g, g.PVs[0].UUID), 64<<20))
+	s.write("sda1", make([]byte, 64<<20))
+	state := s.readOf(r)
+	if len(state.Groups) > 0 || len(state.Unaccepted) != 1 || !state.Unaccepted[0].Recorded {
+		t.Fatalf("groups %+v, ignored %+v", state.Groups, state.Unaccepted)
+	}
+	want := filepath.Join(s.Dev, "nvme2n1p1") + " has the physical volume " + g.PVs[0].UUID + " of this node and is not accepted: the node's record has its physical volume on another device"
+	if lack := state.MayLack(); len(lack) != 1 || !strings.HasPrefix(lack[0], want) {
+		t.Errorf("it says %q, want %q", lack, want)
 	}
 }
 

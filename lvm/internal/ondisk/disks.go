@@ -61,7 +61,7 @@ func (d *Disks) Read(ctx context.Context) (lvm.State, error) {
 	}
 	d.texts.keep(probes)
 	s := assemble(probes, devices.component)
-	s.Unaccepted, s.Unlabeled = others.Unaccepted, append(s.Unlabeled, others.Unlabeled...)
+	s.Unaccepted, s.Unlabeled = d.recorded(others.Unaccepted, s.Groups), append(s.Unlabeled, others.Unlabeled...)
 	s.UnreadDevices = append(s.UnreadDevices, others.UnreadDevices...)
 	return s, nil
 }

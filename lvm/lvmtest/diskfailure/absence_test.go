@@ -250,3 +250,18 @@ func TestPvmoveBlocksExtendAndDelete(t *testing.T) {
 	d.MustExtend(t, v, 16*lvm.MiB)
 	hosttest.Must(t, d.Delete(t.Context(), v.ID))
 }
+
+// TestGroupOnIgnoredDisk: the record refuses the disk of a group, as one with new hardware. The group's volumes do not count as absent, so no claim is
+// released.
+func TestGroupOnIgnoredDisk(t *testing.T) {
+	node, _, d := hosttest.StartedWith(t, lvm.Config{})
+	node.Unplug("vg-test")
+	for recorded, want := range map[bool]int{true: 1, false: 0} {
+		node.Ignore(lvm.UnacceptedPV{Device: "/dev/sdx", PV: "pv-x", Reason: "the node's record has it on another device", Recorded: recorded})
+		held, err := d.ManagedVolumes(t.Context())
+		hosttest.Must(t, err)
+		if len(held.Unread) != want {
+			t.Errorf("recorded %v: %+v", recorded, held)
+		}
+	}
+}
