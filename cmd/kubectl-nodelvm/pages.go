@@ -47,6 +47,11 @@ func (a answer) incomplete() string {
 	case len(a.page.Unread) > 0:
 		return "cannot read a disk: " + strings.Join(a.page.Unread, "; ")
 	}
+	for _, u := range a.page.Unaccepted {
+		if u.Recorded {
+			return fmt.Sprintf("the driver ignores %s, which has the physical volume %s of this node: %s", u.Device, u.PV, u.Reason)
+		}
+	}
 	return ""
 }
 

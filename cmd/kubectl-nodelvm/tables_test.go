@@ -204,6 +204,23 @@ func TestNodeWithoutKnownGroup(t *testing.T) {
 	}
 }
 
+// TestVolumeOnIgnoredDisk: the disk of a node's group is there, and the driver ignores it. No volume of the group is lost.
+func TestVolumeOnIgnoredDisk(t *testing.T) {
+	for recorded, want := range map[bool]string{true: unknown, false: statusLost} {
+		f := sound()
+		page := &f.answers[0].page
+		page.Groups, page.Volumes = nil, nil
+		page.Unaccepted = []lvm.UnacceptedPV{{Device: "/dev/sdx", PV: "pv-a", Reason: "it is on another device", Recorded: recorded}}
+		if v := volumeRowsOf(f.volumes, nil, f.answers)[0]; !slices.Equal(v.Status, []string{want}) {
+			t.Errorf("recorded %v: the volume is %+v", recorded, v)
+		}
+		lost := slices.ContainsFunc(examine(f).Findings, func(x finding) bool { return x.Check == "lost volumes" })
+		if incomplete := incompleteOf(f.answers[:1]); (incomplete != nil) != recorded || lost == recorded {
+			t.Errorf("recorded %v: incomplete %v, lost %v", recorded, incomplete, lost)
+		}
+	}
+}
+
 // loseDisk is a group without volumes that was on the node.
 func loseDisk(page *report.Node) {
 	page.LostDisks = []report.LostDisk{{PV: "pv-a", Group: "vg-data", GroupUUID: vg1, Disk: report.Disk{Path: "/dev/sdb", Seen: now}}}
