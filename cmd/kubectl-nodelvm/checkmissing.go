@@ -32,9 +32,15 @@ func checkMissingPods(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkLostVolumes checks whether the volumes of bound claims are on the nodes of their PersistentVolumes. A volume that its node
+// checkLostVolumes checks whether bound claims have their PersistentVolumes, and these their volumes on their nodes. A volume that its node
 // does not list is lost only if the node's report is complete.
 func checkLostVolumes(f *facts, found func(where, what, fix string)) {
+	for _, claim := range f.claims {
+		if claim.Status.Phase == corev1.ClaimLost && api.ProvisionerOf(claim.Annotations) == api.DriverName {
+			cause := pending.Explain(f.ofClaim(claim)).Causes[0]
+			found("claim "+claim.Namespace+"/"+claim.Name, cause.Text, cause.Fix)
+		}
+	}
 	for _, pv := range f.volumes {
 		node := pending.NodeOf(&pv)
 		a := answerOf(f.answers, node)
@@ -49,9 +55,8 @@ func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 		case a == nil:
 			found(where, fmt.Sprintf("no driver pod runs on %q, the node of its volume %s: no pod can use the volume", node, pv.Name),
 				"bring the node back, or find out why the DaemonSet leaves it out (nodeSelector, affinity, tolerations); if the node is lost, see docs/howto/lost-nodes.md")
-		case slices.ContainsFunc(a.page.Conditions, func(x report.Condition) bool { return x.Volume == pv.Spec.CSI.VolumeHandle }): // checkConditions
 		case a.incomplete() == "" && a.volume(pv.Spec.CSI.VolumeHandle) == nil:
-			if is := absenceOf(&pv, a); !is.reported {
+			if is := absenceOf(&pv, a); !is.reported && !hasConditionOf(a.page, pv.Spec.CSI.VolumeHandle) {
 				found(where, is.what, is.fix)
 			}
 		default:
@@ -60,6 +65,11 @@ func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 			}
 		}
 	}
+}
+
+// hasConditionOf reports whether checkConditions has a finding about a volume.
+func hasConditionOf(page report.Node, handle string) bool {
+	return slices.ContainsFunc(page.Conditions, func(x report.Condition) bool { return x.Volume == handle })
 }
 
 // checkLostSnapshots checks whether the snapshots are on the nodes that their contents name. The snapshots of a node share a finding.

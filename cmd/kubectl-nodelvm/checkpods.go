@@ -119,7 +119,11 @@ func checkWaitingSnapshots(f *facts, found func(where, what, fix string)) {
 		}
 		what := "it is not ready, and has no error: csi-snapshotter on the node of its claim " + s.Spec.Source.Claim + " has not finished it"
 		fix := "kubectl -n " + s.Namespace + " describe volumesnapshot " + s.Name
-		if _, there := nobodys[name]; !there {
+		switch _, there := nobodys[name]; {
+		case there:
+		case f.unreadable[theContents]:
+			what = "it is not ready; why is unknown, because its VolumeSnapshotContent could not be read"
+		default:
 			what = "it is not ready, and has no VolumeSnapshotContent: no snapshot-controller works on it"
 			fix += "; kubectl get deployments -A shows whether a snapshot-controller runs"
 		}

@@ -98,6 +98,11 @@ var faults = []fault{
 	}, "lost volumes", "claim shop/data-db-0", "its volume group vg-data is not on the disks of node-1"},
 	{"renamed volume", func(f *facts) { f.answers[0].page.Volumes[0].LV = "mine" },
 		"lost volumes", "claim shop/data-db-0", "its logical volume vg-data/pvc-1 on node-1 was renamed to mine: the driver refuses all requests for it"},
+	{"claim without its PersistentVolume", func(f *facts) {
+		claim := expandedClaim("10Gi")
+		claim.Status.Phase, claim.Annotations = corev1.ClaimLost, map[string]string{api.AnnotationStorageProvisioner: api.DriverName}
+		f.claims, f.volumes = append(f.claims, claim), f.volumes[1:]
+	}, "lost volumes", "claim shop/data-db-0", "the claim's PersistentVolume pvc-1 was deleted"},
 	{"renamed volume whose tags do not name its handle", func(f *facts) {
 		v := &f.answers[0].page.Volumes[0]
 		v.ID, v.LV = vg1+"/mine", "mine"
@@ -379,6 +384,30 @@ func TestDoctorCopyOfADisk(t *testing.T) {
 		if found := examine(f).Findings; len(found) != 1 || !strings.Contains(found[0].Fix, want) || strings.Contains(found[0].Fix, "disks accept") != (original == "") {
 			t.Errorf("with the physical volume on %q: found %+v", original, found)
 		}
+	}
+}
+
+// TestDoctorRenamedAndFull: a condition of a volume does not hide that its name was changed.
+func TestDoctorRenamedAndFull(t *testing.T) {
+	f := sound()
+	f.answers[0].page.Volumes[0].LV = "mine"
+	f.answers[0].page.Conditions = []report.Condition{{Type: "FileSystemFull", Group: "vg-data", Volume: vg1 + "/pvc-1", Text: "0 B are available"}}
+	var found []string
+	for _, x := range examine(f).Findings {
+		found = append(found, x.Check)
+	}
+	if !slices.Equal(found, []string{"conditions", "lost volumes"}) {
+		t.Errorf("found %q", found)
+	}
+}
+
+// TestDoctorUnreadContents: what the user may not read is not absent.
+func TestDoctorUnreadContents(t *testing.T) {
+	f := sound()
+	f.snapshots, f.contents, f.unreadable = []namespaceSnapshot{waitingSnapshot("snap-1")}, nil, map[string]bool{theContents: true}
+	found := examine(f).Findings
+	if len(found) != 1 || !strings.Contains(found[0].What, "why is unknown, because its VolumeSnapshotContent could not be read") {
+		t.Errorf("found %+v", found)
 	}
 }
 

@@ -55,6 +55,7 @@ const (
 	theCSINodes   = "CSINodes"
 	theCapacities = "CSIStorageCapacities"
 	theQuotas     = "ResourceQuotas"
+	theContents   = "VolumeSnapshotContents"
 )
 
 // gather reads the facts for doctor, and records what it may not read.
@@ -74,7 +75,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	f.volumes, err = c.volumes(ctx)
 	read("PersistentVolumes", err)
 	f.contents, f.snapshotAPI, err = c.contents(ctx)
-	read("VolumeSnapshotContents", err)
+	read(theContents, err)
 	f.keyPolicy, err = c.readKeyPolicy(ctx, f.classes)
 	read(theKeyPolicy, err)
 	read(theDriver, c.readDriver(ctx, f))
