@@ -52,7 +52,8 @@ func boundCause(claim corev1.PersistentVolumeClaim) *Cause {
 		return &Cause{Text: "the claim does not wait: it is bound to " + claim.Spec.VolumeName}
 	case corev1.ClaimPending:
 	case corev1.ClaimLost:
-		return &Cause{Text: "the claim's PersistentVolume " + claim.Spec.VolumeName + " was deleted", Fix: "see docs/howto/lost-nodes.md"}
+		return &Cause{Text: "the claim's PersistentVolume " + claim.Spec.VolumeName + " was deleted",
+			Fix: "if the volume is still on its node (kubectl nodelvm orphans), delete the claim and adopt the volume with it: docs/howto/adopt.md; otherwise delete the claim with its pods, and create it again"}
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func placeCause(f PodFacts) Cause {
 		parts = append(parts, fmt.Sprintf("%s on %s", strings.Join(byNode[node], ", "), node))
 	}
 	return Cause{"its volumes are on different nodes, so no node can run it: claims " + strings.Join(parts, ", claims "),
-		"delete the claims on one of the nodes, if you can lose their data, and the pod: their volumes are then created on the other node"}
+		"move the volumes of one node to the other: docs/howto/move.md. Or, if you can lose their data, delete their claims and the pod: they are then created on the other node"}
 }
 
 // nodeCause says what keeps the pod from the only node that has its volumes.
@@ -103,9 +103,9 @@ func nodeCause(f PodFacts, name string, claims []string, describe string) Cause 
 	case len(texts) > 0:
 		return Cause{its + ", " + strings.Join(texts, ", "), strings.Join(fixes, "; ")}
 	case lacks != "":
-		return Cause{its + ", which " + lacks, "change that on " + name + ", or change the pod: the volume cannot move"}
+		return Cause{its + ", which " + lacks, "change that on " + name + ", change the pod, or move the volume: docs/howto/move.md"}
 	case said != "":
-		return Cause{its + "; the scheduler says: " + said, "resolve what it says of " + name + ": the volume cannot move"}
+		return Cause{its + "; the scheduler says: " + said, "resolve what it says of " + name + ", or move the volume: docs/howto/move.md"}
 	}
 	return Cause{its + "; why the pod is not scheduled there is unknown: the scheduler has written nothing about it", "if that lasts: " + describe}
 }

@@ -35,15 +35,15 @@ func TestPodWhoseClaimsAreBound(t *testing.T) {
 		"its volume (claim data) is on node-3, which is not Ready (kubelet stopped)": func(f *PodFacts) {
 			f.Nodes[1].Status.Conditions[0].Status, f.Nodes[1].Status.Conditions[0].Message = corev1.ConditionUnknown, "kubelet stopped"
 		},
-		"its volume (claim data) is on node-3, which is deleted: the cluster has no such node\nfix: bring the node back": func(f *PodFacts) { f.Nodes = f.Nodes[:1] },
-		"its volume (claim data) is on node-3, which lacks CPU\n":                                                        unschedulable("0/3 nodes are available: 1 Insufficient cpu" + others),
-		"its volume (claim data) is on node-3, which is excluded by the pod's anti-affinity\n":                           unschedulable("0/3 nodes are available: 1 node(s) didn't match pod anti-affinity rules" + others),
-		"is on node-3; the scheduler says: 0/3 nodes are available: 2 Insufficient cpu, 1 Insufficient memory\n":         unschedulable("0/3 nodes are available: 2 Insufficient cpu, 1 Insufficient memory. preemption: none"),
-		"why the pod is not scheduled there is unknown":                                                                  func(*PodFacts) {},
+		"its volume (claim data) is on node-3, which is deleted: the cluster has no such node\nfix: bring the node back":                                                                      func(f *PodFacts) { f.Nodes = f.Nodes[:1] },
+		"its volume (claim data) is on node-3, which lacks CPU\nfix: change that on node-3, change the pod, or move the volume: docs/howto/move.md\n":                                         unschedulable("0/3 nodes are available: 1 Insufficient cpu" + others),
+		"its volume (claim data) is on node-3, which is excluded by the pod's anti-affinity\n":                                                                                                unschedulable("0/3 nodes are available: 1 node(s) didn't match pod anti-affinity rules" + others),
+		"is on node-3; the scheduler says: 0/3 nodes are available: 2 Insufficient cpu, 1 Insufficient memory\nfix: resolve what it says of node-3, or move the volume: docs/howto/move.md\n": unschedulable("0/3 nodes are available: 2 Insufficient cpu, 1 Insufficient memory. preemption: none"),
+		"why the pod is not scheduled there is unknown": func(*PodFacts) {},
 		"pod db-0 does not tolerate its taint a:NoSchedule": func(f *PodFacts) {
 			f.Nodes[1].Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}
 		},
-		"its volumes are on different nodes, so no node can run it: claims log, wal on node-1, claims data on node-3": func(f *PodFacts) {
+		"its volumes are on different nodes, so no node can run it: claims log, wal on node-1, claims data on node-3\nfix: move the volumes of one node to the other: docs/howto/move.md": func(f *PodFacts) {
 			f.Volumes["log"], f.Volumes["wal"] = "node-1", "node-1"
 		},
 		"the volume of claim log does not name one node by topology.nodelvm.io/node": func(f *PodFacts) { f.Volumes["log"] = "" },
