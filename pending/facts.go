@@ -56,6 +56,7 @@ type Node struct {
 	CSINode     *storagev1.CSINode       // What the kubelet has registered, perhaps nothing; nil: unknown.
 	Pod         string                   // Of the driver; "": unknown.
 	Provisioner string                   // Why csi-provisioner in it does not run; "": it does, or that is unknown.
+	Ignored     []string                 // Devices with a physical volume that the driver does not accept.
 	Free        map[lvm.VGName]lvm.Bytes // Unallocated extents, by volume group.
 	OnlyGroup   map[string]lvm.VGName    // By a class of Facts.Waiting whose layout is not thin: its volume group, if it has one here.
 }

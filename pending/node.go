@@ -188,6 +188,10 @@ func largestOf(offers []report.Offer) (largest lvm.Bytes) {
 // capacityObstacles say why no volume group of the node has capacity for the claim, or for it and the pods' other waiting claims.
 func capacityObstacles(f Facts, n Node, largest lvm.Bytes) (found []obstacle) {
 	size, name := requestOf(f.Claim), n.Node.Name
+	if len(n.Offers) == 0 && len(n.Ignored) > 0 { // one of them may have the group
+		return []obstacle{{fmt.Sprintf("it has no %s, but its driver ignores what is on %s", groupOf(f.Class), strings.Join(n.Ignored, ", ")),
+			"if that is a disk of " + name + " for the driver's volumes, accept it with the command that kubectl nodelvm doctor prints"}}
+	}
 	if len(n.Offers) == 0 {
 		return []obstacle{{"it has no " + groupOf(f.Class), fmt.Sprintf("add disks or a %s to %s", groupOf(f.Class), name)}}
 	}

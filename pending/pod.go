@@ -19,6 +19,7 @@ type PodFacts struct {
 	Pod     corev1.Pod
 	Volumes map[string]string // Nodes of this driver's volumes, by claim; "": the volume does not name one node.
 	Deleted []string          // Its claims that are being deleted.
+	Moving  map[string]string // Its claims whose volumes move: the nodes that get them.
 	Nodes   []corev1.Node
 	Events  []corev1.Event // About the pod.
 	Unread  []string       // Sentences: what the caller could not read.
@@ -41,10 +42,19 @@ func ExplainPod(f PodFacts) Answer {
 	case len(f.Deleted) > 0:
 		a.Causes = []Cause{{fmt.Sprintf("its claim %s is being deleted: the scheduler places no pod that uses it", f.Deleted[0]),
 			"delete the pod too: the claim goes with the last pod that uses it"}}
+	case len(f.Moving) > 0:
+		a.Causes = []Cause{movingCause(f)}
 	default:
 		a.Causes = []Cause{placeCause(f)}
 	}
 	return a
+}
+
+// movingCause is about a pod that waits because a volume moves: no node may have it before the end.
+func movingCause(f PodFacts) Cause {
+	claim := slices.Sorted(maps.Keys(f.Moving))[0]
+	return Cause{fmt.Sprintf("the volume of its claim %s moves to %s, and no pod can start with it until then", claim, f.Moving[claim]),
+		fmt.Sprintf("wait; what the move waits for: kubectl nodelvm moves -n %s", f.Pod.Namespace)}
 }
 
 // placeCause says why no node is selected for the pod.

@@ -46,6 +46,10 @@ func TestPodWhoseClaimsAreBound(t *testing.T) {
 		"its volumes are on different nodes, so no node can run it: claims log, wal on node-1, claims data on node-3\nfix: move the volumes of one node to the other: docs/howto/move.md": func(f *PodFacts) {
 			f.Volumes["log"], f.Volumes["wal"] = "node-1", "node-1"
 		},
+		"the volume of its claim data moves to node-9, and no pod can start with it until then\nfix: wait; what the move waits for: kubectl nodelvm moves -n ": func(f *PodFacts) {
+			f.Moving = map[string]string{"data": "node-9"}
+			unschedulable("0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity")(f)
+		},
 		"the volume of claim log does not name one node by topology.nodelvm.io/node": func(f *PodFacts) { f.Volumes["log"] = "" },
 		"its claim data is being deleted: the scheduler places no pod that uses it":  func(f *PodFacts) { f.Deleted = []string{"data"} },
 		"pod db-0 has the scheduling gate queue":                                     func(f *PodFacts) { f.Pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "queue"}} },

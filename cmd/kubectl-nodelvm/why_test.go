@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -178,6 +179,30 @@ func TestWhyOfANodeWithAnUnreadableDisk(t *testing.T) {
 	w.answers[0].page.Classes[0].Offers = nil
 	if got := explained(t, w, "data"); !strings.Contains(got, "node-1: cannot read a disk: /dev/sdc") || strings.Contains(got, "node-1: it has no volume group") {
 		t.Errorf("without the group:\n%s", got)
+	}
+}
+
+// TestWhyOfANodeWithAnIgnoredDisk: beside another storage driver, a group that an admin has created is not accepted yet.
+func TestWhyOfANodeWithAnIgnoredDisk(t *testing.T) {
+	w := waitingShop()
+	w.answers[1].page.Classes[0].Offers = nil
+	w.answers[1].page.Unaccepted = []lvm.UnacceptedPV{{Device: "/dev/nvme1n1", PV: "pv-x", Reason: "it may be another driver's"}}
+	const want = `  node-2: it has no volume group "vg-data", but its driver ignores what is on /dev/nvme1n1`
+	if got := explained(t, w, "data"); !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s", want, got)
+	}
+}
+
+// TestWhyWhileAVolumeMoves: no pod can start with the volume, and the scheduler says only that no node matches.
+func TestWhyWhileAVolumeMoves(t *testing.T) {
+	w := waitingShop()
+	w.pods[0].Spec.Volumes = w.pods[0].Spec.Volumes[1:]
+	w.pods[0].Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Message: "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity."}}}
+	w.volumes[1].Annotations = map[string]string{api.AnnotationMovingTo: "node-1"}
+	const want = "  cause: the volume of its claim log moves to node-1, and no pod can start with it until then\n    fix: wait; what the move waits for: kubectl nodelvm moves -n shop\n"
+	if got := explained(t, w, "db-0"); !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s", want, got)
 	}
 }
 

@@ -110,13 +110,19 @@ func (f *facts) explain(a asked) []pending.Answer {
 
 // ofPod returns the facts about a pod whose claims have their volumes.
 func (f *facts) ofPod(pod corev1.Pod) pending.PodFacts {
-	p := pending.PodFacts{Pod: pod, Volumes: map[string]string{}, Nodes: f.nodes, Events: f.events[pod.UID], Unread: f.unexplained, Now: f.now}
+	p := pending.PodFacts{Pod: pod, Volumes: map[string]string{}, Moving: map[string]string{}, Nodes: f.nodes, Events: f.events[pod.UID], Unread: f.unexplained, Now: f.now}
 	for _, name := range pending.ClaimNames(&pod) {
 		claim := f.claim(pod.Namespace, name)
-		if claim != nil && f.volume(claim) != nil {
-			p.Volumes[name] = f.nodeOfClaim(claim)
+		if claim == nil {
+			continue
 		}
-		if claim != nil && claim.DeletionTimestamp != nil {
+		if pv := f.volume(claim); pv != nil {
+			p.Volumes[name] = f.nodeOfClaim(claim)
+			if to := pv.Annotations[api.AnnotationMovingTo]; to != "" && pending.MayBind(pv, claim) {
+				p.Moving[name] = to
+			}
+		}
+		if claim.DeletionTimestamp != nil {
 			p.Deleted = append(p.Deleted, name)
 		}
 	}
@@ -226,6 +232,9 @@ func (f *facts) node(node corev1.Node, p pending.Facts) pending.Node {
 	}
 	if len(n.Offers) == 0 && n.Refused == "" && a.incomplete() != "" { // the group may be on a disk that the driver cannot read
 		n.Unknown = a.incomplete()
+	}
+	for _, u := range a.page.Unaccepted {
+		n.Ignored = append(n.Ignored, u.Device)
 	}
 	n.Wiping, n.Free, n.OnlyGroup = a.page.WipeBacklog, map[lvm.VGName]lvm.Bytes{}, map[string]lvm.VGName{}
 	for _, g := range a.page.Groups {
