@@ -70,20 +70,21 @@ func buildNode(name string, a answer, objects *index) Node {
 }
 
 func (b *builder) addProblems() {
-	var lost []string // no group is drawn for them
-	for _, c := range b.page.Conditions {
-		if c.Volume == "" && c.GroupUUID != "" && !slices.ContainsFunc(b.page.Groups, func(g report.Group) bool { return g.UUID == c.GroupUUID }) {
-			lost = append(lost, c.Text)
-		}
-	}
-	problems := slices.Concat(lost, b.page.Unknown, b.page.Unread, b.page.Damaged, b.page.OnVolumes)
+	problems := slices.Concat(b.page.Unknown, b.page.Unread, b.page.Damaged, b.page.OnVolumes)
 	if b.page.NotReady != "" {
 		problems = append([]string{"the driver is not ready: " + b.page.NotReady}, problems...)
 	}
-	b.node.Problems = texts(problems)
 	if len(problems) > 0 {
 		b.worse(HealthError)
 	}
+	var of []string // the node, or a group that is not drawn
+	for _, c := range b.page.Conditions {
+		if c.Volume == "" && !slices.ContainsFunc(b.page.Groups, c.IsOf) {
+			of = append(of, c.Text)
+			b.worse(severity(c.Type))
+		}
+	}
+	b.node.Problems = texts(slices.Concat(of, problems))
 }
 
 func (b *builder) worse(h Health) { b.node.Health = worst(b.node.Health, h) }

@@ -139,6 +139,16 @@ func deleting(page report.Node) (n int) {
 	return n
 }
 
+// TestDashboardConditionOfNoGroup: a declared group that could not be created and a disk that is not accepted have no group on the page.
+func TestDashboardConditionOfNoGroup(t *testing.T) {
+	for _, c := range []report.Condition{{Type: "VolumeGroupSetupFailed", Group: "vg-new", Text: "/dev/sdb is not blank"}, {Type: "PhysicalVolumeNotAccepted", Text: "the driver ignores /dev/sdx"}} {
+		node := dashboard.BuildNode("node-1", report.Node{Conditions: []report.Condition{c}}, nil, dashboard.Objects{})
+		if !slices.Equal(node.Problems, []string{c.Text}) || node.Health != dashboard.HealthWarning {
+			t.Errorf("%s: the node is %s, with the problems %q", c.Type, node.Health, node.Problems)
+		}
+	}
+}
+
 // TestDashboardLostGroup: a group that is not on its node any more is a problem of the node, even if a new group has its name.
 func TestDashboardLostGroup(t *testing.T) {
 	page := report.Node{Node: "n"}
