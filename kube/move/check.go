@@ -30,6 +30,9 @@ func (a *Agent) mayBegin(ctx context.Context, v *view, pods []corev1.Pod) (r *Re
 	if refused := mayMove(v.claim, v.pv, a.node); refused != nil {
 		return nil, refused, nil
 	}
+	if v.local.Access.ReadOnly() { // Hold would refuse it, after its pods have ended
+		return nil, errors.New("the volume is a read-only copy, which does not move: create another one from a snapshot on that node"), nil
+	}
 	if runs, err := a.objects.RunsDriver(ctx, to); err != nil || !runs {
 		return nil, fmt.Errorf("the driver does not run on node %s, which the annotation %s names: correct it", kubeclient.Quoted(to), api.AnnotationMoveTo), err
 	}

@@ -554,6 +554,7 @@ func TestRefusals(t *testing.T) {
 		{"ephemeral", "is deleted with its pod", func(p *inSteps) { p.own("data", "db-0") }},
 		{"static", "was not created for this claim", func(p *inSteps) { p.rename("data", "by-hand") }},
 		{"no claim's name", "\"a/b\", which cannot be a claim", func(p *inSteps) { p.annotateClaim("data", api.AnnotationMoveWith, "wal, a/b") }},
+		{"read-only copy", "is a read-only copy", func(p *inSteps) { p.nodes["node-1"].vols["pvc-uid-data"].Access = lvm.AccessReadOnly }},
 		{"selected node elsewhere", "names \"node-2\"", func(p *inSteps) { p.annotateClaim("data", api.AnnotationSelectedNode, "node-2") }},
 		{"deleted", "is being deleted", func(p *inSteps) { now := metav1.Now(); p.pvs["pvc-uid-data"].DeletionTimestamp = &now }},
 	} {
