@@ -79,6 +79,8 @@ func (v *view) leaving() step {
 func (v *view) park() step {
 	missing := v.without(func(m *member) bool { return m.rec != nil })
 	switch {
+	case v.pv.DeletionTimestamp == nil && !isMarked(v.pv) && !v.rec.describes(v.pv):
+		return step{do: forget, phase: api.MovePreparing, why: "begins again: another client has changed PersistentVolume " + v.pv.Name}
 	case missing != "" && v.pv.DeletionTimestamp == nil:
 		return waiting(api.MovePreparing, "waits until the move of "+missing+" begins")
 	case !v.annotated():
@@ -175,7 +177,7 @@ func (v *view) goBack() step {
 		return step{do: cancel, phase: phase}
 	case v.claim != nil && !isBound(v.claim, v.pv) && v.claim.Spec.VolumeName == v.pv.Name:
 		return step{do: poke, phase: phase}
-	case isMarked(v.pv) || v.pv.Spec.PersistentVolumeReclaimPolicy != v.rec.Policy:
+	case isMarked(v.pv):
 		return step{do: restore, phase: phase}
 	}
 	return step{do: forget, phase: phase, why: "the move to node " + v.rec.To + " is cancelled; the volume stays on node " + v.node}

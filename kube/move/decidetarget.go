@@ -169,7 +169,7 @@ func (v *view) finished() step {
 		return step{do: poke, phase: phase}
 	case v.claim != nil && v.rec.AttributesClass != "" && ptr.Deref(v.claim.Spec.VolumeAttributesClassName, "") == v.rec.AttributesClass && ptr.Deref(v.claim.Status.CurrentVolumeAttributesClassName, "") == "":
 		return step{do: restoreClass, phase: phase}
-	case isMarked(v.pv) || v.pv.Spec.PersistentVolumeReclaimPolicy != v.rec.Policy:
+	case isMarked(v.pv):
 		return step{do: restore, phase: phase}
 	}
 	return step{do: forget, phase: api.MoveMoved, why: fmt.Sprintf("the volume is on node %s now; node %s keeps its former copy until a pod has used the volume here for some time, or the claim's annotation %s names that node", v.node, v.rec.From, api.AnnotationMoveFinish)}

@@ -77,6 +77,18 @@ func TestForeignAndMalformedVolumes(t *testing.T) {
 	}
 }
 
+// TestNoClaimInANotedVolume: an admin may remove the claim from a PersistentVolume whose move is noted, so that another claim can have it.
+func TestNoClaimInANotedVolume(t *testing.T) {
+	v := parkedView()
+	r := parseRecord(v.pv.Annotations[api.AnnotationMoveRecord])
+	v.node, v.rec, v.pv = "node-1", r, r.onSource(false)
+	v.local = &Local{Volume: lvm.Volume{State: lvm.StateReady}, Record: r.text()}
+	v.pv.Annotations, v.pv.Spec.PersistentVolumeReclaimPolicy, v.pv.Spec.ClaimRef = nil, r.Policy, nil
+	if s := decide(v, Grace); s.do != forget {
+		t.Errorf("the step is %q", s.do)
+	}
+}
+
 // TestRecordHasRoomForItsEnd: a move does not begin if its record would become too long when the source hands the volume over: the target could not
 // note that, and neither node would go on.
 func TestRecordHasRoomForItsEnd(t *testing.T) {

@@ -581,6 +581,56 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestChangedBeforeTheMove: an admin changes a PersistentVolume after its move was noted, while the move of another claim cannot begin yet. What the record
+// says is no longer true: the move begins again, and nothing that the admin wrote is lost.
+func TestChangedBeforeTheMove(t *testing.T) {
+	const policy, retain = corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain
+	for _, to := range []string{"node-2", ""} { // "": the move is cancelled
+		p := play(t, policy)
+		p.claims["wal"].Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{}
+		p.rest()
+		pv := p.pvs["pvc-uid-data"]
+		if p.nodes["node-1"].vols[pv.Name].Record == "" || isMarked(pv) {
+			t.Fatalf("the move is not noted alone: %q", p.steps)
+		}
+		pv.Spec.PersistentVolumeReclaimPolicy, pv.Labels = retain, map[string]string{"backup": "yes"}
+		p.touch(pv)
+		p.claims["wal"].Status.ModifyVolumeStatus = nil
+		p.annotateClaim("wal", api.AnnotationMoveTo, to)
+		p.rest()
+		if to != "" {
+			if got := p.status("data"); !strings.Contains(got.Message, `has the label "backup"`) {
+				t.Errorf("the status is %+v", got)
+			}
+		}
+		if pv = p.pvs["pvc-uid-data"]; pv.Labels["backup"] == "" {
+			t.Errorf("the label is lost: %q", p.steps)
+		}
+		pv.Labels = nil
+		p.touch(pv)
+		p.rest()
+		p.expect(cmp.Or(to, "node-1"))
+		if got := p.pvs["pvc-uid-data"].Spec.PersistentVolumeReclaimPolicy; got != retain {
+			t.Errorf("moved to %q, the PersistentVolume has the reclaim policy %s: %q", to, got, p.steps)
+		}
+	}
+	t.Run("each state", func(t *testing.T) {
+		changed := false
+		eachState(t, policy, func(p *inSteps) {
+			pv := p.pvs["pvc-uid-data"]
+			if changed = pv != nil && !isMarked(pv); changed {
+				pv.Spec.PersistentVolumeReclaimPolicy = retain
+				p.touch(pv)
+			}
+		}, func(p *inSteps, _ bool) {
+			p.expect("node-2")
+			if got := p.pvs["pvc-uid-data"].Spec.PersistentVolumeReclaimPolicy; changed != (got == retain) {
+				p.t.Errorf("the PersistentVolume has the reclaim policy %s; changed: %v", got, changed)
+			}
+		})
+	})
+}
+
 // own makes a claim that of a pod's ephemeral volume.
 func (p *inSteps) own(claim, pod string) {
 	yes := true

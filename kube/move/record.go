@@ -158,6 +158,12 @@ func (r *Record) rebuilds(pv *corev1.PersistentVolume) error {
 	return nil
 }
 
+// describes reports whether the record still says everything of a PersistentVolume that has not begun to move: others may change that one until its
+// annotations say so.
+func (r *Record) describes(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.ClaimRef != nil && pv.Spec.PersistentVolumeReclaimPolicy == r.Policy && r.rebuilds(pv) == nil
+}
+
 // onSource is the PersistentVolume of the source's volume. Parked, it has a second rule, which no node satisfies.
 func (r *Record) onSource(parked bool) *corev1.PersistentVolume {
 	pv := r.volume(r.From, r.Handle, r.UUID, r.Group)
