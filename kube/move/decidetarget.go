@@ -10,6 +10,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/pending"
 )
 
 // The target's decisions. It believes the record in the source's PersistentVolume only if that is bound to a claim which names this node, and equals what the
@@ -95,7 +96,7 @@ func (v *view) received() step {
 	if v.pv == nil || v.rec == nil || v.pv.Annotations[api.AnnotationMovingTo] != v.node || v.pv.Spec.CSI == nil || v.pv.Spec.CSI.VolumeHandle != v.rec.Handle {
 		return v.unwanted()
 	}
-	if v.pv.Annotations[api.AnnotationHandedOver] == v.local.Move {
+	if v.pv.Annotations[api.AnnotationHandedOver] == v.local.Move && pending.IsOn(v.pv, v.rec.From) { // only that node can write it there
 		return step{do: confirm, phase: api.MoveSwitching}
 	}
 	if v.incoming() == nil {

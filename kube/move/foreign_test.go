@@ -77,6 +77,21 @@ func TestForeignAndMalformedVolumes(t *testing.T) {
 	}
 }
 
+// TestOnlyTheSourceHandsOver: while the source replaces the PersistentVolume of a cancelled move, a third node can create one of that name, with the handle of
+// the source's volume. What it writes there hands nothing over: the source's volume would be the user's, too.
+func TestOnlyTheSourceHandsOver(t *testing.T) {
+	for node, want := range map[string]action{"node-1": confirm, "node-3": wait} {
+		v := parkedView()
+		v.rec = parseRecord(v.pv.Annotations[api.AnnotationMoveRecord])
+		v.local = &Local{Volume: lvm.Volume{ID: lvm.ID{VG: "other", LV: "pvc-uid"}, State: stateReceived}, Move: "m", Record: v.rec.text()}
+		v.pv.Annotations[api.AnnotationHandedOver] = "m"
+		v.pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values = []string{node}
+		if s := decide(v, Grace); s.do != want {
+			t.Errorf("when node %s says that the volume is handed over, the step is %q, want %q", node, s.do, want)
+		}
+	}
+}
+
 // TestNoClaimInANotedVolume: an admin may remove the claim from a PersistentVolume whose move is noted, so that another claim can have it.
 func TestNoClaimInANotedVolume(t *testing.T) {
 	v := parkedView()
