@@ -165,6 +165,9 @@ func (n *Node) endAttempt(j *job, arrived lvm.Volume, err error) {
 		j.volume = arrived
 		return
 	}
+	if lvm.KindOf(err) == lvm.KindNotFound && n.copies[j.volume.Name] == j {
+		delete(n.copies, j.volume.Name) // its volume was removed: the next request creates one
+	}
 	if _, waits := errors.AsType[*Queue](err); waits {
 		j.attempts--
 		j.again = time.Now().Add(queuePause)

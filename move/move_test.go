@@ -665,6 +665,53 @@ func TestOfferChanges(t *testing.T) {
 	}
 }
 
+// meeting is an engine whose volume is asked for once more when it is about to be discarded.
+type meeting struct {
+	*files
+	ask func()
+}
+
+func (e meeting) Discard(ctx context.Context, id lvm.ID, uuid string) error {
+	e.ask()
+	return e.files.Discard(ctx, id, uuid)
+}
+
+// TestDiscardMeetsRequest: a copy that begins in a volume while that is discarded, or whose volume an admin removes, begins again in another one.
+func TestDiscardMeetsRequest(t *testing.T) {
+	b := newBed(t, 4*lvm.MiB, nil)
+	offer, id := b.hold(), lvm.ID{VG: targetVG, LV: "pvc"}
+	silent := offer
+	silent.Address = "127.0.0.1:1"
+	for what, ask := range map[string]func(){
+		"it fails":       func() { b.receive(silent, hasFailed) },
+		"it is complete": func() { b.receive(offer, isReceived) },
+	} {
+		b.receive(silent, hasFailed)
+		b.target.cfg.Engine = meeting{b.engine, ask}
+		must(t, b.target.Discard(t.Context(), id, "target"))
+		b.target.cfg.Engine = b.engine
+		b.target.retryNow()
+		p, err := b.target.Receive(t.Context(), offer, testClass)
+		must(t, err)
+		if b.engine.volume(id).UUID == "" {
+			t.Fatalf("%s: no volume is created: %+v", what, p)
+		}
+		b.check(b.receive(offer, isReceived))
+		must(t, b.target.Discard(t.Context(), id, "target"))
+	}
+	b.receive(silent, hasFailed)
+	must(t, b.engine.Discard(t.Context(), id, "target"))
+	for start := time.Now(); b.engine.volume(id).UUID == ""; time.Sleep(5 * time.Millisecond) {
+		b.target.retryNow()
+		_, err := b.target.Receive(t.Context(), offer, testClass)
+		must(t, err)
+		if time.Since(start) > 10*time.Second {
+			t.Fatal("the volume was removed, and no other one is created")
+		}
+	}
+	b.check(b.receive(offer, isReceived))
+}
+
 // renumbered is an engine that once answers with the device of another volume: the kernel has given that the number in between.
 type renumbered struct {
 	*files

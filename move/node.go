@@ -145,10 +145,14 @@ func (n *Node) Finish(ctx context.Context, id lvm.ID, uuid string) (lvm.Volume, 
 
 // Discard is Target's.
 func (n *Node) Discard(ctx context.Context, id lvm.ID, uuid string) error {
-	if err := n.forget(ctx, func(j *job) bool { return j.volume.ID == id && j.volume.UUID == uuid }); err != nil {
+	is := func(j *job) bool { return j.volume.ID == id && j.volume.UUID == uuid }
+	if err := n.forget(ctx, is); err != nil {
 		return err
 	}
-	return n.cfg.Engine.Discard(ctx, id, uuid)
+	if err := n.cfg.Engine.Discard(ctx, id, uuid); err != nil {
+		return err
+	}
+	return n.forget(ctx, is) // a request may have found the volume meanwhile
 }
 
 // Close ends the copies to this node, and waits for them.
