@@ -48,7 +48,8 @@ type Source interface {
 	OfferRound(ctx context.Context, v lvm.Volume, r lvm.Round) (Offer, error)
 	// DropRound ends pulls of a round's volume, and removes the round. Nil if the group lacks it.
 	DropRound(ctx context.Context, r lvm.Round) error
-	// DropUnneededRounds removes the rounds that no move needs any more.
+	// DropUnneededRounds removes the rounds that no move needs any more, and those of ready volumes whose pool has become too full: the API server,
+	// without which no caller of OfferRound comes to that, may not answer for hours.
 	DropUnneededRounds(ctx context.Context) error
 	// Rounds lists this node's rounds. FitsPool returns an error if a round's pool has become too full for it.
 	Rounds(ctx context.Context) ([]lvm.Round, error)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
+	"slices"
 	"sync"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -103,7 +105,34 @@ func (n *Node) DropRound(ctx context.Context, r lvm.Round) error {
 
 // DropUnneededRounds is Source's.
 func (n *Node) DropUnneededRounds(ctx context.Context) error {
-	return n.cfg.Engine.DropUnneededRounds(ctx)
+	return errors.Join(n.cfg.Engine.DropUnneededRounds(ctx), n.dropTooLargeRounds(ctx))
+}
+
+// dropTooLargeRounds removes the rounds of ready volumes whose pool has become too full. Those of a held volume do not grow.
+func (n *Node) dropTooLargeRounds(ctx context.Context) error {
+	all, err := n.cfg.Engine.Rounds(ctx)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	volumes, err := n.cfg.Engine.Moves(ctx)
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, r := range all {
+		grows := slices.ContainsFunc(volumes, func(v lvm.Volume) bool { return v.ID == r.Source && v.State == lvm.StateReady })
+		if !grows {
+			continue
+		}
+		switch why := n.cfg.Engine.FitsPool(ctx, r); {
+		case lvm.KindOf(why) == lvm.KindInsufficientCapacity:
+			n.cfg.Log.Warn("removing a snapshot of a move; the volume is copied after its pods have ended", "lv", r.ID.String(), "because", why)
+			failures = append(failures, n.DropRound(ctx, r))
+		case why != nil:
+			failures = append(failures, why)
+		}
+	}
+	return errors.Join(failures...)
 }
 
 // Rounds is Source's.

@@ -405,3 +405,39 @@ func TestCancelledRound(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// pools is an engine that knows how full its pools are.
+type pools struct {
+	*files
+	full error
+}
+
+func (e *pools) FitsPool(context.Context, lvm.Round) error    { return e.full }
+func (e *pools) DropUnneededRounds(ctx context.Context) error { return ctx.Err() }
+
+// TestFullPool: a round goes when its pool becomes too full, whether or not an API server says what becomes of the move. That of a held volume stays: it
+// does not grow, and without it everything would be copied again while the pods are stopped.
+func TestFullPool(t *testing.T) {
+	b, _ := newRounds(t, 2*lvm.MiB)
+	e := &pools{files: b.engine}
+	b.source.cfg.Engine = e
+	left := func(want int) {
+		t.Helper()
+		must(t, b.source.DropUnneededRounds(t.Context()))
+		if got := len(b.engine.rounds); got != want {
+			t.Errorf("%d rounds are left, want %d", got, want)
+		}
+	}
+	b.copyOf(b.round(1))
+	left(1)
+	b.hold()
+	e.full = lvm.Errorf(lvm.KindInsufficientCapacity, "too full")
+	left(1)
+	must(t, b.source.Cancel(t.Context(), b.id, "source"))
+	left(0)
+	b.round(1)
+	e.full = errors.New("the kernel does not say")
+	if err := b.source.DropUnneededRounds(t.Context()); !errors.Is(err, e.full) || len(b.engine.rounds) != 1 {
+		t.Errorf("%v, and %d rounds are left", err, len(b.engine.rounds))
+	}
+}

@@ -167,7 +167,7 @@ func (a *Agent) Run(ctx context.Context) {
 func (a *Agent) lookAround(ctx context.Context) {
 	a.refusals.GC() // of claims that are deleted
 	if err := a.engine.DropUnneeded(ctx); err != nil {
-		a.log.WarnContext(ctx, "cannot remove the snapshots of moves that ended", "error", err)
+		a.log.WarnContext(ctx, "cannot remove the snapshots that no move needs, or for which a pool is too full", "error", err)
 	}
 	locals, err := a.engine.Volumes(ctx)
 	if err != nil {

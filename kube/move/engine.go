@@ -27,7 +27,7 @@ type Rounds interface {
 	OfferRound(ctx context.Context, of Local, round string) (Offer, error)
 	// DropRounds removes the rounds of a volume but one; "": all.
 	DropRounds(ctx context.Context, of Local, but string) error
-	// DropUnneeded removes the rounds of volumes that have no record any more, or are handed over, or gone.
+	// DropUnneeded removes the rounds of volumes that have no record any more, or are handed over, or gone, and those whose pool has become too full.
 	DropUnneeded(ctx context.Context) error
 }
 
