@@ -32,7 +32,7 @@ type Volumes interface {
 	FullCopies(ctx context.Context) ([]lvm.Volume, error)
 	ReleaseSnapshots(ctx context.Context) error
 	LookupSnapshot(ctx context.Context, id lvm.ID) (lvm.Snapshot, error)
-	ListSnapshots(ctx context.Context) ([]lvm.Snapshot, error)
+	CloneSnapshots(ctx context.Context) ([]lvm.Snapshot, error)
 	CreateSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error)
 	DeleteSnapshot(ctx context.Context, id lvm.ID) error
 }

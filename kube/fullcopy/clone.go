@@ -123,11 +123,11 @@ func cloneID(claim *corev1.PersistentVolumeClaim, volume lvm.ID) lvm.ID {
 	return lvm.ID{VG: volume.VG, LV: lvm.SnapshotName(cloneName(claim))}
 }
 
-// checkMost refuses a further snapshot of a volume for a clone. It counts those that LVM has: while the API server refuses their offers, no
-// PersistentVolume shows them. runClones takes one at a time.
-func (a *Agent) checkMost(ctx context.Context, id lvm.ID) error {
-	all, err := a.volumes.ListSnapshots(ctx)
-	clones := slices.DeleteFunc(slices.Clone(all), func(sn lvm.Snapshot) bool { return sn.Source != id || sn.Claim == "" })
+// checkMost refuses a further snapshot of a volume for a clone. It counts those that LVM has for others: while the API server refuses their offers, no
+// PersistentVolume shows them, and a failed command leaves unfinished ones. runClones takes one at a time.
+func (a *Agent) checkMost(ctx context.Context, id lvm.ID, name string) error {
+	all, err := a.volumes.CloneSnapshots(ctx)
+	clones := slices.DeleteFunc(slices.Clone(all), func(sn lvm.Snapshot) bool { return sn.Source != id || sn.Name == name })
 	if err == nil && len(clones) >= maxClones {
 		err = lvm.Errorf(lvm.KindBusy, "%d clones of volume %s are copied to other nodes; others wait for these", len(clones), id)
 	}
@@ -143,7 +143,7 @@ func (a *Agent) snapshotFor(ctx context.Context, claim *corev1.PersistentVolumeC
 	if sn, err := a.volumes.LookupSnapshot(ctx, cloneID(claim, id)); err == nil && sn.Source == id {
 		return sn, nil
 	}
-	if err := a.checkMost(ctx, id); err != nil {
+	if err := a.checkMost(ctx, id, spec.Name); err != nil {
 		return lvm.Snapshot{}, err
 	}
 	if a.prepare != nil {
@@ -158,15 +158,12 @@ func (a *Agent) snapshotFor(ctx context.Context, claim *corev1.PersistentVolumeC
 
 // checkClones goes through the snapshots of clones on this node.
 func (a *Agent) checkClones(ctx context.Context) {
-	all, err := a.volumes.ListSnapshots(ctx)
+	all, err := a.volumes.CloneSnapshots(ctx)
 	if err != nil {
-		a.log.WarnContext(ctx, "cannot list the snapshots on this node", "error", err)
+		a.log.WarnContext(ctx, "cannot list the snapshots of clones on this node", "error", err)
 		return
 	}
 	for _, sn := range all {
-		if sn.Claim == "" {
-			continue
-		}
 		if err := a.checkClone(ctx, sn); err != nil {
 			a.log.WarnContext(ctx, "cannot remove the snapshot of a clone yet, or decide whether it is needed", "snapshot", sn.ID.String(), "claim", sn.Claim, "error", err)
 		}

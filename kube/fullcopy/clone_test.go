@@ -217,8 +217,12 @@ func TestOfferClone(t *testing.T) {
 		}, 0, getVolume, false},
 		"a volume that moves":            {func(c *cloning, _ *engine) { c.volume.Annotations[api.AnnotationMoveRecord] = "{}" }, 0, getVolume, true},
 		"as many clones as there may be": {func(_ *cloning, e *engine) { e.snapshots = otherClones(maxClones, "pvc-data") }, maxClones, getVolume, true},
-		"one less":                       {func(_ *cloning, e *engine) { e.snapshots = otherClones(maxClones-1, "pvc-data") }, maxClones, patchVolume, false},
-		"as many of another volume":      {func(_ *cloning, e *engine) { e.snapshots = otherClones(maxClones, "pvc-other") }, maxClones + 1, patchVolume, false},
+		"as many that are unfinished":    {func(_ *cloning, e *engine) { e.snapshots = unfinished(otherClones(maxClones, "pvc-data")) }, maxClones, getVolume, true},
+		"one less, and its own unfinished": {func(_ *cloning, e *engine) {
+			e.snapshots = unfinished(append(otherClones(maxClones-1, "pvc-data"), cloneSnapshot()))
+		}, maxClones, patchVolume, false},
+		"one less":                  {func(_ *cloning, e *engine) { e.snapshots = otherClones(maxClones-1, "pvc-data") }, maxClones, patchVolume, false},
+		"as many of another volume": {func(_ *cloning, e *engine) { e.snapshots = otherClones(maxClones, "pvc-other") }, maxClones + 1, patchVolume, false},
 		"as many snapshots of users": {func(_ *cloning, e *engine) {
 			e.snapshots = otherClones(maxClones, "pvc-data")
 			for i := range e.snapshots {
@@ -261,6 +265,14 @@ func otherClones(n int, volume string) (all []lvm.Snapshot) {
 		all = append(all, lvm.Snapshot{
 			ID: lvm.ID{VG: kubetest.TestVG, LV: lvm.SnapshotName(name)}, Name: name, Claim: "ns/other", Source: lvm.ID{VG: kubetest.TestVG, LV: volume}, State: lvm.StateReady,
 		})
+	}
+	return all
+}
+
+// unfinished makes snapshots those that a failed command left.
+func unfinished(all []lvm.Snapshot) []lvm.Snapshot {
+	for i := range all {
+		all[i].State = lvm.StateCreating
 	}
 	return all
 }
@@ -313,6 +325,18 @@ func TestClonesRemoved(t *testing.T) {
 				t.Errorf("%+v\n%q", e.snapshots, all)
 			}
 		})
+	}
+}
+
+// TestUnfinishedCloneRemoved: what a failed command left of the snapshot of a clone goes with the clone, not only at the driver's next start.
+func TestUnfinishedCloneRemoved(t *testing.T) {
+	c := newCloning()
+	c.claim, c.volume.Annotations = nil, nil
+	e := &engine{snapshots: unfinished([]lvm.Snapshot{cloneSnapshot()})}
+	a, _ := c.sourceAgent(t, e)
+	a.checkClones(t.Context())
+	if len(e.snapshots) != 0 {
+		t.Errorf("%+v", e.snapshots)
 	}
 }
 

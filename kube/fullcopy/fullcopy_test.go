@@ -201,20 +201,23 @@ func (*engine) ReleaseSnapshots(context.Context) error             { return nil 
 
 func (e *engine) LookupSnapshot(_ context.Context, id lvm.ID) (lvm.Snapshot, error) {
 	for _, sn := range e.snapshots {
-		if sn.ID == id {
+		if sn.ID == id && sn.State == lvm.StateReady {
 			return sn, nil
 		}
 	}
 	return lvm.Snapshot{}, lvm.Errorf(lvm.KindNotFound, "no snapshot %s", id)
 }
 
-func (e *engine) ListSnapshots(context.Context) ([]lvm.Snapshot, error) { return e.snapshots, nil }
+func (e *engine) CloneSnapshots(context.Context) ([]lvm.Snapshot, error) {
+	return slices.DeleteFunc(slices.Clone(e.snapshots), func(sn lvm.Snapshot) bool { return sn.Claim == "" }), nil
+}
 
 func (e *engine) CreateSnapshot(_ context.Context, spec lvm.SnapshotSpec) (lvm.Snapshot, error) {
 	if e.err != nil {
 		return lvm.Snapshot{}, e.err
 	}
 	sn := lvm.Snapshot{ID: lvm.ID{VG: spec.Source.VG, LV: lvm.SnapshotName(spec.Name)}, Name: spec.Name, Source: spec.Source, Claim: spec.Claim, State: lvm.StateReady}
+	e.snapshots = slices.DeleteFunc(e.snapshots, func(left lvm.Snapshot) bool { return left.ID == sn.ID })
 	e.snapshots = append(e.snapshots, sn)
 	return sn, nil
 }

@@ -44,6 +44,23 @@ func (h *Host) ReleaseSnapshots(ctx context.Context) error {
 	return err
 }
 
+// CloneSnapshots lists this cluster's snapshots that were taken for clones on other nodes, also those that a failed command left unfinished. It starts no
+// process.
+func (h *Host) CloneSnapshots(ctx context.Context) (list []lvm.Snapshot, err error) {
+	s, err := h.engine.ReadState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range s.Groups {
+		for _, sn := range g.Snapshots() {
+			if sn.Cluster == h.engine.Config.Cluster && sn.Claim != "" {
+				list = append(list, sn)
+			}
+		}
+	}
+	return list, nil
+}
+
 // FullCopies lists this cluster's volumes that receive a full copy of a source on another node. It starts no process.
 func (h *Host) FullCopies(ctx context.Context) (list []lvm.Volume, err error) {
 	s, err := h.engine.ReadState(ctx)

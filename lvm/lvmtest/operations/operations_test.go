@@ -72,3 +72,32 @@ func TestUncertainCreateAsksForRetry(t *testing.T) {
 		})
 	}
 }
+
+// TestUnfinishedCloneSnapshots: what failed commands left of the snapshot of a clone is listed, and can be deleted without a restart.
+func TestUnfinishedCloneSnapshots(t *testing.T) {
+	node := hosttest.NewNode()
+	b := hosttest.OnFake(node)
+	d := b.Start(t)
+	v := d.MustCreate(t, b.Thin("origin", 8*lvm.MiB, lvm.ID{}))
+	d.MustActivate(t, v)
+	d.MustSnapshot(t, "user's", v.ID)
+	node.Before(func(argv []string) {
+		if argv[0] == "lvcreate" {
+			node.Fail(lvmtest.Fault{}) // the next command, which tags it as ready
+		}
+	})
+	spec := lvm.SnapshotSpec{Name: "clone-1", Source: v.ID, Claim: "shop/data-0"}
+	if _, err := d.CreateSnapshot(t.Context(), spec); err == nil {
+		t.Fatal("it is tagged as ready")
+	}
+	node.Before(nil)
+	all, err := d.CloneSnapshots(t.Context())
+	hosttest.Must(t, err)
+	if len(all) != 1 || all[0].State != lvm.StateCreating || all[0].Claim != spec.Claim || all[0].Source != v.ID {
+		t.Fatalf("%+v", all)
+	}
+	hosttest.Must(t, d.DeleteSnapshot(t.Context(), all[0].ID))
+	if all, err = d.CloneSnapshots(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
