@@ -157,12 +157,20 @@ func (h *Host) FitsPool(ctx context.Context, r lvm.Round) error {
 // DropRound removes a round. Nil if its readable group lacks it. KindInUse: it is being sent.
 func (h *Host) DropRound(ctx context.Context, id lvm.ID, uuid string) error {
 	_, err := oplock.Do(ctx, &h.operations, id.LV, uuid, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, h.dropRound(ctx, id, uuid)
+		return struct{}{}, h.dropRound(ctx, id, uuid, func(lvm.Round) bool { return true })
 	})
 	return err
 }
 
-func (h *Host) dropRound(ctx context.Context, id lvm.ID, uuid string) error {
+// dropUnfinishedRound removes a round that a failed command left. One that a request has completed meanwhile stays.
+func (h *Host) dropUnfinishedRound(ctx context.Context, id lvm.ID, uuid string) error {
+	_, err := oplock.Do(ctx, &h.operations, id.LV, "unfinished "+uuid, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, h.dropRound(ctx, id, uuid, func(r lvm.Round) bool { return r.State == lvm.StateCreating })
+	})
+	return err
+}
+
+func (h *Host) dropRound(ctx context.Context, id lvm.ID, uuid string, is func(lvm.Round) bool) error {
 	if err := h.lockComparing(ctx); err != nil {
 		return err
 	}
@@ -173,7 +181,7 @@ func (h *Host) dropRound(ctx context.Context, id lvm.ID, uuid string) error {
 	}
 	defer unlock()
 	g, r, there, err := findRound(s, id, uuid)
-	if err != nil || !there {
+	if err != nil || !there || !is(r) {
 		return err
 	}
 	if err := lvm.CheckNoNewMissingPV(g); err != nil {
@@ -195,7 +203,8 @@ func (h *Host) dropRound(ctx context.Context, id lvm.ID, uuid string) error {
 	return h.engine.Remove(ctx, s, id, uuid, r.State)
 }
 
-// DropUnneededRounds removes the rounds that no move needs any more. It starts no process if there are none.
+// DropUnneededRounds removes the rounds that no move needs any more, and those that a failed command left unfinished. It starts no process if there are
+// none.
 func (h *Host) DropUnneededRounds(ctx context.Context) error {
 	s, err := h.engine.ReadState(ctx)
 	if err != nil {
@@ -204,8 +213,11 @@ func (h *Host) DropUnneededRounds(ctx context.Context) error {
 	var failures []error
 	for _, g := range s.Groups {
 		for _, r := range g.Rounds(h.engine.Config.Cluster) {
-			if !g.NeedsRound(r) {
+			switch {
+			case !g.NeedsRound(r):
 				failures = append(failures, h.DropRound(ctx, r.ID, r.UUID))
+			case r.State == lvm.StateCreating && !h.operations.Has(r.ID.LV):
+				failures = append(failures, h.dropUnfinishedRound(ctx, r.ID, r.UUID))
 			}
 		}
 	}

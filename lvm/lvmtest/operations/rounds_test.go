@@ -204,3 +204,24 @@ func TestNoRoomForRound(t *testing.T) {
 		t.Errorf("the round is %s", s)
 	}
 }
+
+// TestUnfinishedRounds: a round that could not be tagged as ready goes at the next look, not only at the driver's next start: each further attempt would leave
+// one more.
+func TestUnfinishedRounds(t *testing.T) {
+	node := hosttest.NewNode()
+	d, v := moving(t, node, lvm.Machine{})
+	node.Before(func(argv []string) {
+		if argv[0] == "lvcreate" {
+			node.Fail(lvmtest.Fault{}) // the next command, which tags it as ready
+		}
+	})
+	const third = "00000000000000000000000000000003"
+	if _, err := d.TakeRound(t.Context(), lvm.RoundSpec{Move: third, Source: v.ID, SourceUUID: v.UUID, Number: 3}); err == nil || roundState(t, d, third) != lvm.StateCreating {
+		t.Fatalf("%v, and the round is %q", err, roundState(t, d, third))
+	}
+	node.Before(nil)
+	hosttest.Must(t, d.DropUnneededRounds(t.Context()))
+	if one, two, three := roundState(t, d, roundOne), roundState(t, d, roundTwo), roundState(t, d, third); one != lvm.StateReady || two != lvm.StateReady || three != "" {
+		t.Errorf("the rounds are %q, %q and %q", one, two, three)
+	}
+}
