@@ -22,9 +22,11 @@ import (
 const (
 	rateClaim = "rate"
 	rateMiB   = 512
-	ratePairs = 6 // pairs of a raw copy and a move; the first one to each node warms up
 	rateGoal  = 0.8
-	// rateSteady is how many times as long as the fastest raw copy the slowest may take: if it is more, the machine does something else, and nothing fails.
+	ratePairs = 5  // steady moves
+	rateMoves = 20 // at most, to get so many
+	// rateSteady is how many times as long as the raw copy before a move the one after it may take, or the reverse: if it is more, the machine does
+	// something else, and the move does not count.
 	rateSteady = 1.25
 )
 
@@ -75,34 +77,72 @@ func rateEnds(ctx context.Context, env *scenario.Environment) error {
 	return errors.Join(scenario.DeletePodsAndVolumes(ctx, env), scenario.RestoreDriver(ctx, env))
 }
 
-// compareRates measures raw copies and moves alternately, and prints the figures.
+// compareRates measures raw copies and moves alternately, and prints the figures, until enough moves were steady. The first move to each node warms up.
 func compareRates(ctx context.Context, env *scenario.Environment) error {
 	program, err := compileRawCopy(ctx, env)
 	if err != nil {
 		return err
 	}
 	var raws, moves []float64
-	for pair := range ratePairs {
-		from, to := pair%2, (pair+1)%2
+	for count := 0; ; count++ {
+		from, to := count%2, (count+1)%2
 		raw, err := copyRaw(ctx, env, program, from, to)
 		if err != nil {
 			return err
 		}
-		move, err := copyByMove(ctx, env, from, to, pair/2+1)
+		raws = append(raws, raw)
+		if warm := len(rateNodes); count > warm {
+			if steady := steadyPairs(raws[warm:], moves[warm:]); len(steady) == ratePairs {
+				return judgeRates(env.Reporter.Note, steady)
+			} else if count == rateMoves {
+				return unsteady(raws[warm:], len(steady))
+			}
+		}
+		move, err := copyByMove(ctx, env, from, to, count/2+1)
 		if err != nil {
 			return err
 		}
+		moves = append(moves, move)
 		env.Reporter.Note("to %s: raw %.1f s, the move %.1f s", rateNodes[to], raw, move)
-		if pair >= len(rateNodes) {
-			raws, moves = append(raws, raw), append(moves, move)
+	}
+}
+
+// ratePair is the seconds of a move, and the mean of the raw copies before and after it.
+type ratePair struct{ raw, move float64 }
+
+func (p ratePair) ratio() float64 { return p.raw / p.move }
+
+// steadyPairs returns the moves that count. There is a raw copy before each move, and one after the last.
+func steadyPairs(raws, moves []float64) (steady []ratePair) {
+	for i := range min(len(moves), len(raws)-1) {
+		if before, after := raws[i], raws[i+1]; max(before, after) <= rateSteady*min(before, after) {
+			steady = append(steady, ratePair{(before + after) / 2, moves[i]})
 		}
 	}
-	slices.Sort(raws)
-	slices.Sort(moves)
-	raw, move := raws[len(raws)/2], moves[len(moves)/2]
-	env.Reporter.Note("raw %.0f MiB/s, the move %.0f MiB/s; ratio of the medians: %.2f", rateMiB/raw, rateMiB/move, raw/move)
-	if slowest := raws[len(raws)-1]; raw/move < rateGoal && slowest <= rateSteady*raws[0] {
-		return fmt.Errorf("a move copies at %.2f times the rate of a raw copy; the goal is %.1f", raw/move, rateGoal)
+	return steady
+}
+
+// unsteady is why a run says nothing: it has not passed.
+func unsteady(raws []float64, steady int) error {
+	return fmt.Errorf("the machine is not steady, and the run says nothing: raw copies before and after a move differ by at most a quarter for %d of %d moves, and %d are needed; raw copies took %.1f s to %.1f s",
+		steady, len(raws)-1, ratePairs, slices.Min(raws), slices.Max(raws))
+}
+
+// judgeRates prints the figures, and fails if the median is below the goal.
+func judgeRates(note func(format string, args ...any), counted []ratePair) error {
+	middle := func(of func(ratePair) float64) float64 {
+		all := make([]float64, 0, len(counted))
+		for _, p := range counted {
+			all = append(all, of(p))
+		}
+		slices.Sort(all)
+		return all[len(all)/2]
+	}
+	ratio := middle(ratePair.ratio)
+	note("medians of the %d steady moves: raw %.0f MiB/s, the move %.0f MiB/s, ratio %.2f", len(counted),
+		rateMiB/middle(func(p ratePair) float64 { return p.raw }), rateMiB/middle(func(p ratePair) float64 { return p.move }), ratio)
+	if ratio < rateGoal {
+		return fmt.Errorf("a move copies at %.2f times the rate of a raw copy; the goal is %.1f", ratio, rateGoal)
 	}
 	return nil
 }
@@ -166,10 +206,7 @@ func copyByMove(ctx context.Context, env *scenario.Environment, from, to, count 
 	if err := annotate(api.AnnotationMoveTo, to); err != nil {
 		return 0, err
 	}
-	if err := cluster.Eventually(ctx, func() error {
-		_, err := rateDevice(ctx, env, rateNodes[to])
-		return err
-	}); err != nil {
+	if err := awaitNode(ctx, env, rateNodes[to]); err != nil {
 		return 0, err
 	}
 	if err := annotate(api.AnnotationMoveFinish, from); err != nil {
@@ -185,6 +222,19 @@ func copyByMove(ctx context.Context, env *scenario.Environment, from, to, count 
 		return 0, err
 	}
 	return loggedCopy(ctx, env, rateNodes[to], count)
+}
+
+// awaitNode waits until the volume is on a node. It asks nothing while the volume is copied: a node has one processor, and commands on it would take up to
+// a sixth of that from the copy.
+func awaitNode(ctx context.Context, env *scenario.Environment, node string) error {
+	const selected = `jsonpath={.metadata.annotations.volume\.kubernetes\.io/selected-node}=`
+	if _, err := env.Kubectl(ctx, "", "wait", "pvc/"+rateClaim, "-n", cluster.Namespace, "--timeout=10m", "--for="+selected+node); err != nil {
+		return err
+	}
+	return cluster.Eventually(ctx, func() error {
+		_, err := rateDevice(ctx, env, node)
+		return err
+	})
 }
 
 // loggedCopy returns how many seconds the last one of so many copies to a node took.
