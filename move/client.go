@@ -38,7 +38,7 @@ func newClient(offer Offer, j *job, key identity, token func() (string, error)) 
 	return &client{offer: offer, claim: j.claim, since: j.transfer.since, size: j.transfer.size, changed: &j.transfer.changed, token: token, http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the source redirects") },
 		Transport: &http.Transport{
-			DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext, TLSClientConfig: key.clientTLS(offer.Key),
+			DialContext: dialing(net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}), TLSClientConfig: key.clientTLS(offer.Key),
 			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 2 * time.Minute, MaxResponseHeaderBytes: 16 << 10,
 			DisableCompression: true, MaxIdleConns: 1, IdleConnTimeout: 5 * time.Second, Protocols: http1(),
 		},

@@ -1,6 +1,7 @@
 package move
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"io"
@@ -17,6 +18,7 @@ type outgoing struct {
 	server     *server
 	w          io.Writer
 	control    *http.ResponseController
+	socket     *socket
 	q          query
 	changes    *lvm.Changes // nil: everything is sent
 	request    Request
@@ -144,10 +146,12 @@ func (o *outgoing) sendChunk(ctx context.Context, c read) error {
 	return o.write(c.header, c.data)
 }
 
-func (o *outgoing) write(parts ...[]byte) error {
+func (o *outgoing) write(parts ...[]byte) (err error) {
 	if err := o.control.SetWriteDeadline(time.Now().Add(chunkTime)); err != nil {
 		return err
 	}
+	o.socket.gather()
+	defer func() { err = cmp.Or(err, o.socket.flush()) }()
 	for _, part := range parts {
 		if _, err := o.w.Write(part); err != nil {
 			return err

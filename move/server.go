@@ -67,9 +67,9 @@ func (s *server) serve(ctx context.Context, listener net.Listener, key identity)
 	httpServer := &http.Server{
 		Handler: s, TLSConfig: key.serverTLS(), MaxHeaderBytes: 16 << 10,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		Protocols:   http1(),
+		BaseContext: func(net.Listener) context.Context { return ctx }, ConnContext: withSocket,
+		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		Protocols: http1(),
 	}
 	stop := context.AfterFunc(ctx, func() { _ = httpServer.Close() })
 	defer stop()
@@ -212,7 +212,8 @@ func (s *server) send(ctx context.Context, w http.ResponseWriter, q query, r Req
 		w.Header().Set(changedHeader, strconv.FormatInt(int64(changes.Size()), 10))
 	}
 	w.WriteHeader(http.StatusOK)
-	o := &outgoing{server: s, w: w, control: http.NewResponseController(w), q: q, changes: changes, request: r, authorized: time.Now()}
+	of, _ := ctx.Value(socketKey{}).(*socket)
+	o := &outgoing{server: s, w: w, control: http.NewResponseController(w), socket: of, q: q, changes: changes, request: r, authorized: time.Now()}
 	if err := o.sendChunks(ctx, file, size); err != nil {
 		return errors.Join(errBegun, err)
 	}
@@ -251,11 +252,11 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		<-l.free
 		return nil, err
 	}
-	return &boundedConn{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
+	return &boundedConn{socket: socket{Conn: c}, release: sync.OnceFunc(func() { <-l.free })}, nil
 }
 
 type boundedConn struct {
-	net.Conn
+	socket
 	release func()
 }
 
