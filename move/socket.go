@@ -52,6 +52,9 @@ func (s *socket) Write(b []byte) (int, error) {
 
 // send sends what is gathered. The caller holds mu.
 func (s *socket) send() error {
+	if len(s.gathered) == 0 {
+		return nil
+	}
 	_, err := s.Conn.Write(s.gathered)
 	s.gathered = s.gathered[:0]
 	return err

@@ -224,8 +224,8 @@ func copyByMove(ctx context.Context, env *scenario.Environment, from, to, count 
 	return loggedCopy(ctx, env, rateNodes[to], count)
 }
 
-// awaitNode waits until the volume is on a node. It asks nothing while the volume is copied: a node has one processor, and commands on it would take up to
-// a sixth of that from the copy.
+// awaitNode waits until the volume is on a node. It asks nothing while the volume is copied: a node has one processor, and commands on it would take a
+// sixth of that from the copy.
 func awaitNode(ctx context.Context, env *scenario.Environment, node string) error {
 	const selected = `jsonpath={.metadata.annotations.volume\.kubernetes\.io/selected-node}=`
 	if _, err := env.Kubectl(ctx, "", "wait", "pvc/"+rateClaim, "-n", cluster.Namespace, "--timeout=10m", "--for="+selected+node); err != nil {
