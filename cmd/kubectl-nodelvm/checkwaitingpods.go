@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -101,6 +102,16 @@ func (f *facts) expansions() (list []expansion) {
 	return list
 }
 
+// resizeError returns why the last attempt to expand a claim failed, from the claim's conditions: events last an hour. "": none failed.
+func resizeError(claim *corev1.PersistentVolumeClaim) string {
+	for _, c := range claim.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && (c.Type == corev1.PersistentVolumeClaimControllerResizeError || c.Type == corev1.PersistentVolumeClaimNodeResizeError) {
+			return cmp.Or(c.Message, string(c.Type))
+		}
+	}
+	return ""
+}
+
 // checkExpansions reports expansions that failed, with the last error: the driver writes it on the claim, the kubelet on the pod.
 func checkExpansions(f *facts, found func(where, what, fix string)) {
 	for _, e := range f.expansions() {
@@ -112,12 +123,15 @@ func checkExpansions(f *facts, found func(where, what, fix string)) {
 				}
 			}
 		}
-		last := lastWarningOf(events, "", api.ReasonVolumeResizeFailed)
-		if last == nil {
+		why := resizeError(e.claim)
+		if last := lastWarningOf(events, "", api.ReasonVolumeResizeFailed); last != nil {
+			why = pending.Quote(last, f.now)
+		}
+		if why == "" {
 			continue
 		}
 		request, capacity := e.claim.Spec.Resources.Requests[corev1.ResourceStorage], e.claim.Status.Capacity[corev1.ResourceStorage]
-		found("claim "+e.claim.Namespace+"/"+e.claim.Name, fmt.Sprintf("its expansion from %s to %s fails: %s", capacity.String(), request.String(), pending.Quote(last, f.now)),
+		found("claim "+e.claim.Namespace+"/"+e.claim.Name, fmt.Sprintf("its expansion from %s to %s fails: %s", capacity.String(), request.String(), why),
 			"follow the message; see docs/howto/expand.md")
 	}
 }

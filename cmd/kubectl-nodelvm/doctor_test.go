@@ -188,6 +188,10 @@ var faults = []fault{
 		f.claims = []corev1.PersistentVolumeClaim{expandedClaim("20Gi")}
 		f.events = map[types.UID][]corev1.Event{"data-db-0": {warning("VolumeResizeFailed", "volume group vg-data has capacity for at most 12 GiB", 6)}}
 	}, "expansions", "claim shop/data-db-0", "its expansion from 10Gi to 20Gi fails: volume group vg-data has capacity for at most 12 GiB (6 s ago)"},
+	{"expansion that failed, and whose event is gone", func(f *facts) {
+		f.claims = []corev1.PersistentVolumeClaim{expandedClaim("20Gi")}
+		f.claims[0].Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimControllerResizeError, Status: corev1.ConditionTrue, Message: "no space"}}
+	}, "expansions", "claim shop/data-db-0", "its expansion from 10Gi to 20Gi fails: no space"},
 	{"expansion that the kubelet cannot complete", func(f *facts) {
 		pod := userOf("data-db-0", "db-0")
 		pod.UID, pod.Status.Phase = "p", corev1.PodRunning
