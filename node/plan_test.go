@@ -126,6 +126,21 @@ func TestRemovable(t *testing.T) {
 	}
 }
 
+// TestStageLooksForAHold: a move may begin to hold a volume after it was activated for its pod, and before its device was open. Then nothing writes to it.
+func TestStageLooksForAHold(t *testing.T) {
+	f := newFake()
+	f.wasHeld, f.gone = true, 2 // the activation is the first look
+	if err := f.stage(t); lvm.KindOf(err) != lvm.KindNotFound {
+		t.Errorf("staged: %v", err)
+	}
+	f.expect(t, "activate")
+	if f.held != 0 {
+		t.Error("the device stays open")
+	}
+	f.gone = 0 // the move was cancelled
+	must(t, f.stage(t))
+}
+
 // TestRawPublishLooksAtTheState: a raw device whose deletion began is not published, also if it begins during the publication.
 func TestRawPublishLooksAtTheState(t *testing.T) {
 	for gone, want := range map[int][]string{1: nil, 2: {"create /target", "bind /dev/dm-3 /target writable", "unmount /target", "remove /target"}} {

@@ -65,6 +65,12 @@ func (s *Server) openTarget(ctx context.Context, r stageRequest, v lvm.Volume, d
 	if err != nil {
 		return t, nil, err
 	}
+	if s.devices.WasHeld(r.uuid) { // perhaps after ActivateAs, and before its device was open
+		if err := s.checkReady(ctx, r.volume); err != nil {
+			releaseLV()
+			return t, nil, err
+		}
+	}
 	t = formatTarget{device, block, filesystem.Mark{UUID: r.uuid, First: v.FormatMark}, filesystem.OriginOf(v, r.hasSource)}
 	if r.encryption == lvm.EncryptionNone {
 		return t, releaseLV, nil

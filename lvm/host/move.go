@@ -49,11 +49,18 @@ func (h *Host) Hold(ctx context.Context, id lvm.ID, uuid, move string) (lvm.Volu
 			return next, nil
 		case lvm.StateReady:
 			next.State, next.Move = lvm.StateMoving, move
+			h.holds.Store(uuid, nil) // before the look whether the device is open
 			return next, h.checkMovable(ctx, at)
 		default:
 			return next, stepRefused(at.v, "held for its move")
 		}
 	})
+}
+
+// WasHeld reports whether this process may have held a volume for a move. If not, a Hold from now on sees the devices that are open now.
+func (h *Host) WasHeld(uuid string) bool {
+	_, held := h.holds.Load(uuid)
+	return held
 }
 
 // checkMovable refuses a volume that something can write, or that cannot be read completely.

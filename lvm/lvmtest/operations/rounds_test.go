@@ -205,6 +205,32 @@ func TestNoRoomForRound(t *testing.T) {
 	}
 }
 
+// looking is a kernel that tells when Hold looks whether a device is in use.
+type looking struct {
+	lvm.Kernel
+	looks func()
+}
+
+func (k looking) CheckUnused(ctx context.Context, path string) error {
+	k.looks()
+	return k.Kernel.CheckUnused(ctx, path)
+}
+
+// TestHoldIsNotedFirst: who opens the device of a volume, and finds no hold noted, is seen by any hold.
+func TestHoldIsNotedFirst(t *testing.T) {
+	node, looks := hosttest.NewNode(), func() {}
+	d, v := moving(t, node, lvm.Machine{Kernel: looking{node.Kernel(), func() { looks() }}})
+	if d.WasHeld(v.UUID) {
+		t.Error("a volume that is about to move was held")
+	}
+	looked, noted := false, false
+	looks = func() { looked, noted = true, d.WasHeld(v.UUID) }
+	_, err := d.Hold(t.Context(), v.ID, v.UUID, roundOne)
+	if hosttest.Must(t, err); !looked || !noted {
+		t.Errorf("Hold looked whether the device is open: %t; then the hold was noted: %t", looked, noted)
+	}
+}
+
 // TestUnfinishedRounds: a round that could not be tagged as ready goes at the next look, not only at the driver's next start: each further attempt would leave
 // one more.
 func TestUnfinishedRounds(t *testing.T) {
