@@ -162,11 +162,20 @@ func schedulerCause(f Facts, node string) Cause {
 	}
 	for i := range f.Pods {
 		if text := schedulerMessage(&f.Pods[i]); text != "" {
-			return Cause{fmt.Sprintf("%s; the scheduler says of pod %s: %s", can, f.Pods[i].Name, text), "resolve what the scheduler names"}
+			return Cause{fmt.Sprintf("%s; the scheduler says of pod %s: %s", can, f.Pods[i].Name, text), schedulerFix(text, node)}
 		}
 	}
 	return Cause{fmt.Sprintf("%s; why no node is selected is unknown: the scheduler (%s) has written nothing about pod %s", can, cmp.Or(f.Pods[0].Spec.SchedulerName, corev1.DefaultSchedulerName), f.Pods[0].Name),
 		fmt.Sprintf("if that lasts: kubectl -n %s describe pod %s", f.Claim.Namespace, f.Pods[0].Name)}
+}
+
+// schedulerFix is the remedy for what the scheduler says, although the driver of a node reports capacity: the scheduler knows only what the node
+// publishes.
+func schedulerFix(text, node string) string {
+	if strings.Contains(text, "enough free storage") {
+		return "kubectl nodelvm doctor says whether " + node + " publishes its capacity; otherwise resolve what the scheduler names"
+	}
+	return "resolve what the scheduler names"
 }
 
 // help says what would help most: on the node whose disks alone are the obstacle; without one, on the node with the fewest obstacles.

@@ -105,6 +105,11 @@ func TestCauses(t *testing.T) {
 			f.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 				Message: "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No preemption victims found."}}
 		}, []string{"node-1 has capacity for the volume; the scheduler says of pod db-0: 0/2 nodes are available: 2 Insufficient cpu\n"}},
+		"scheduler that knows less capacity": {func(f *Facts) {
+			f.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+				Message: "0/2 nodes are available: 2 node(s) did not have enough free storage."}}
+		}, []string{"node-1 has capacity for the volume; the scheduler says of pod db-0: 0/2 nodes are available: 2 node(s) did not have enough free storage\n" +
+			"fix: kubectl nodelvm doctor says whether node-1 publishes its capacity; otherwise resolve what the scheduler names"}},
 		"selected": {func(f *Facts) { f.Claim.Annotations[api.AnnotationSelectedNode] = "node-2" },
 			[]string{"node node-2 is selected for the volume, and nothing on it prevents the volume; why it does not exist yet is unknown", "logs POD -c csi-provisioner"}},
 		"selected node that does not exist": {func(f *Facts) { f.Claim.Annotations[api.AnnotationSelectedNode] = "node-9" },
