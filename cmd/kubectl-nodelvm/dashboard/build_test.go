@@ -159,6 +159,9 @@ func TestDashboardLostGroup(t *testing.T) {
 	if len(node.Problems) != 1 || node.Problems[0] != page.Conditions[0].Text || node.Health != dashboard.HealthError {
 		t.Errorf("the node is %s, with the problems %q", node.Health, node.Problems)
 	}
+	if g := node.Groups[0]; g.Health != dashboard.HealthOK || len(g.Messages) > 0 {
+		t.Errorf("the new group is %s: %q", g.Health, g.Messages)
+	}
 }
 
 // TestDashboardFileSystems: the use of a mounted file system is between 0 and 100 percent for any numbers that the node reports.

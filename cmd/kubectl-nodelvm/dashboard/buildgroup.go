@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/report"
 )
 
@@ -17,7 +16,7 @@ func (b *builder) poolItem(g report.Group, p report.Pool) Item {
 		item.Health = HealthError
 	case report.PoolWorks, report.PoolInactive:
 	}
-	for _, c := range b.ofGroup(g.Name) {
+	for _, c := range b.ofGroup(g) {
 		if c.Pool == p.Name {
 			item.Health = worst(item.Health, severity(c.Type))
 			item.Text = append(item.Text, text(c.Type+": "+c.Text))
@@ -30,9 +29,9 @@ func (b *builder) poolItem(g report.Group, p report.Pool) Item {
 }
 
 // ofGroup returns the conditions of a group and its pools, at most maxMessages, each once: each volume of a full pool has that of the pool.
-func (b *builder) ofGroup(name lvm.VGName) (list []report.Condition) {
+func (b *builder) ofGroup(g report.Group) (list []report.Condition) {
 	for _, c := range b.page.Conditions {
-		if c.Group != name || c.Volume != "" && c.Pool == "" {
+		if !c.IsOf(g) || c.Volume != "" && c.Pool == "" {
 			continue
 		}
 		c.Volume = ""
@@ -49,7 +48,7 @@ func (b *builder) group(g report.Group) Group {
 	if g.Problem != "" {
 		view.Health, view.Messages = HealthError, []string{text(g.Problem)}
 	}
-	for _, c := range b.ofGroup(g.Name) {
+	for _, c := range b.ofGroup(g) {
 		view.Health = worst(view.Health, severity(c.Type))
 		view.Messages = append(view.Messages, text(c.Type+": "+c.Text))
 	}
