@@ -41,6 +41,9 @@ func (c *Changes) Next(unit int64) (int64, bool) {
 	return c.units, false
 }
 
+// Memory returns how much memory the changes take.
+func (c *Changes) Memory() Bytes { return Bytes(len(c.marks)) * 8 }
+
 // Size returns how much is changed, in whole units.
 func (c *Changes) Size() (size Bytes) {
 	for _, word := range c.marks {

@@ -143,8 +143,9 @@ func (n *Node) FitsPool(ctx context.Context, r lvm.Round) error {
 	return n.cfg.Engine.FitsPool(ctx, r)
 }
 
-// maxCached bounds the memory for what changed: 2 MiB for each TiB of a volume.
-const maxCached = 8
+// maxCached bounds the memory for what changed, 2 MiB for each TiB of a volume, unless that of one volume is more. The agent asks for all volumes that move,
+// again and again, and each comparison costs LVM commands.
+const maxCached = 16 * lvm.MiB
 
 // changesCache remembers what changed: a round never changes, nor does a volume while it is held, and each has its own name.
 type changesCache struct {
@@ -167,9 +168,16 @@ func (c *changesCache) of(ctx context.Context, engine held, q query) (*lvm.Chang
 	if err != nil {
 		return nil, err
 	}
-	if len(c.known) >= maxCached || c.known == nil {
+	if c.known == nil || c.size()+found.Memory() > maxCached {
 		c.known = map[query]*lvm.Changes{}
 	}
 	c.known[key] = found
 	return found, nil
+}
+
+func (c *changesCache) size() (size lvm.Bytes) {
+	for _, changes := range c.known {
+		size += changes.Memory()
+	}
+	return size
 }

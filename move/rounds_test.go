@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -403,6 +404,39 @@ func TestCancelledRound(t *testing.T) {
 	b.dropFirst()
 	if p := b.receive2(offer, hasFailed); p.Volume.Base != "" {
 		t.Errorf("%+v", p)
+	}
+}
+
+// compared counts the comparisons of volumes of this size.
+type compared struct {
+	held
+	size  lvm.Bytes
+	count int
+}
+
+func (e *compared) Changes(context.Context, lvm.ID, string, string, string) (*lvm.Changes, error) {
+	e.count++
+	return lvm.NewChanges(e.size), nil
+}
+
+// TestManyComparisons: a node that is drained compares each of its volumes once, however many there are. Large ones take no more memory than maxCached.
+func TestManyComparisons(t *testing.T) {
+	for _, test := range []struct {
+		volumes, want int
+		size          lvm.Bytes
+	}{{100, 100, 10 * lvm.GiB}, {1, 1, 12 * lvm.TiB}, {3, 6, 4 * lvm.TiB}} {
+		e, c := &compared{size: test.size}, changesCache{}
+		for n := range 2 * test.volumes {
+			id := lvm.ID{VG: sourceVG, LV: fmt.Sprint("pvc-", n%test.volumes)}
+			_, err := c.of(t.Context(), e, query{id: id, since: "since", move: "move"})
+			must(t, err)
+			if size := c.size(); size > max(maxCached, lvm.NewChanges(test.size).Memory()) {
+				t.Fatalf("%s of memory after %d of %s", size, n+1, test.size)
+			}
+		}
+		if e.count != test.want {
+			t.Errorf("%d volumes of %s were compared %d times, want %d", test.volumes, test.size, e.count, test.want)
+		}
 	}
 }
 
