@@ -65,6 +65,9 @@ func (c *cluster) snapshotRows(ctx context.Context, namespace string) ([]snapsho
 	return slices.DeleteFunc(rows, func(r snapshotRow) bool { return namespace != "" && !strings.HasPrefix(r.Snapshot, namespace+"/") }), nil
 }
 
+// notTaken is the status of a snapshot that nothing can be restored from yet.
+const notTaken = "not ready"
+
 // snapshotRowsOf builds the rows from the contents, the VolumeSnapshots and the nodes' answers, ordered by the snapshots' names.
 func snapshotRowsOf(contents []content, taken []namespaceSnapshot, answers []answer) []snapshotRow {
 	named := map[string]*content{} // by handle
@@ -111,9 +114,27 @@ func snapshotRowsOf(contents []content, taken []namespaceSnapshot, answers []ans
 			rows = append(rows, absentSnapshot(of, sources, answers))
 		}
 	}
+	rows = append(rows, untakenSnapshots(contents, taken)...)
 	slices.SortFunc(rows, func(a, b snapshotRow) int {
 		return cmp.Or(strings.Compare(a.Snapshot, b.Snapshot), strings.Compare(a.Handle, b.Handle))
 	})
+	return rows
+}
+
+// untakenSnapshots returns rows for contents whose snapshot no node has taken yet.
+func untakenSnapshots(contents []content, taken []namespaceSnapshot) (rows []snapshotRow) {
+	for i := range contents {
+		of := &contents[i]
+		if of.handle() != "" || of.name() == "" {
+			continue
+		}
+		row := snapshotRow{Snapshot: of.name(), Status: notTaken, Text: "the snapshot is not taken yet"}
+		if s := find(taken, func(s *namespaceSnapshot) bool { return s.Namespace+"/"+s.Name == of.name() }); s != nil {
+			row = namespaceSnapshotRows([]namespaceSnapshot{*s})[0]
+		}
+		row.Node = of.Labels[api.LabelManagedBy]
+		rows = append(rows, row)
+	}
 	return rows
 }
 
@@ -166,7 +187,7 @@ func namespaceSnapshotRows(snapshots []namespaceSnapshot) []snapshotRow {
 		case sn.Status.Error != nil:
 			row.Status, row.Text = "error", printable.Text(sn.Status.Error.Message)
 		case sn.Status.Ready == nil || !*sn.Status.Ready:
-			row.Status, row.Text = "not ready", "the snapshot is not ready to use"
+			row.Status, row.Text = notTaken, "the snapshot is not ready to use"
 		}
 		rows = append(rows, row)
 	}

@@ -137,6 +137,22 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestSnapshotsThatAreNotTaken: a snapshot that its node cannot take has a row with the reason, for those who may read all namespaces too.
+func TestSnapshotsThatAreNotTaken(t *testing.T) {
+	failed, other := snapshot("snap-2", "node-2", vg2), snapshot("snap-3", "", vg2)
+	failed.Status.SnapshotHandle, other.Status.SnapshotHandle = "", ""
+	s := waitingSnapshot("snap-2")
+	s.Status.Error = &struct {
+		Message string `json:"message"`
+	}{"only thin volumes have snapshots"}
+	rows := snapshotRowsOf([]content{failed, other}, []namespaceSnapshot{s}, nil)
+	want := []snapshotRow{{Snapshot: "shop/snap-2", Claim: "shop/data-db-1", Node: "node-2", Status: "error", Text: "only thin volumes have snapshots"},
+		{Snapshot: "shop/snap-3", Status: "not ready", Text: "the snapshot is not taken yet"}}
+	if !slices.Equal(rows, want) {
+		t.Errorf("got  %+v\nwant %+v", rows, want)
+	}
+}
+
 // TestLostGroup: a group whose disk died keeps its row, and its volumes say so, whether the disk returns errors or is gone. A new group
 // of that name is not taken for it.
 func TestLostGroup(t *testing.T) {
