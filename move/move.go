@@ -44,7 +44,8 @@ type Source interface {
 	// TakeRound takes a snapshot of a ready volume whose move is noted: its next round. KindInvalid: the volume is not thin;
 	// KindInsufficientCapacity: its pool has no room.
 	TakeRound(ctx context.Context, id lvm.ID, uuid string, number int, before lvm.Bytes) error
-	// OfferRound returns the offer of a round of a ready volume. An error means that the round is of no use.
+	// OfferRound returns the offer of a round of a ready volume. An error means that the round is of no use, unless it is
+	// ErrComparing.
 	OfferRound(ctx context.Context, v lvm.Volume, r lvm.Round) (Offer, error)
 	// DropRound ends pulls of a round's volume, and removes the round. Nil if the group lacks it.
 	DropRound(ctx context.Context, r lvm.Round) error

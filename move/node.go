@@ -47,6 +47,7 @@ type Node struct {
 	key    identity
 	server *server
 	limit  limiter // of what it receives
+	stop   func()  // ends comparisons
 
 	mu     sync.Mutex
 	copies map[string]*job // by name of the volume
@@ -72,9 +73,10 @@ func New(cfg Config) (*Node, error) {
 	if cfg.Rate != 0 && cfg.Rate < MinRate {
 		return nil, lvm.Errorf(lvm.KindInvalid, "a rate of %s per second is less than %s", cfg.Rate, MinRate)
 	}
-	return &Node{cfg: cfg, key: key, limit: limiter{rate: cfg.Rate}, copies: map[string]*job{}, server: &server{
+	comparing, stop := context.WithCancel(context.Background())
+	return &Node{cfg: cfg, key: key, stop: stop, limit: limiter{rate: cfg.Rate}, copies: map[string]*job{}, server: &server{
 		engine: cfg.Engine, authorizer: cfg.Authorizer, limit: &limiter{rate: cfg.Rate}, slots: make(chan struct{}, cfg.AtOnce), snapshots: make(chan struct{}, cfg.AtOnce),
-		sent: cfg.Copied, log: cfg.Log,
+		sent: cfg.Copied, log: cfg.Log, changes: changesCache{ended: comparing.Done()},
 	}}, nil
 }
 
@@ -155,7 +157,7 @@ func (n *Node) Discard(ctx context.Context, id lvm.ID, uuid string) error {
 	return n.forget(ctx, is) // a request may have found the volume meanwhile
 }
 
-// Close ends the copies to this node, and waits for them.
+// Close ends the copies to this node, and comparisons of volumes here, and waits for them.
 func (n *Node) Close(ctx context.Context) error {
 	n.mu.Lock()
 	n.ended = true
@@ -163,8 +165,13 @@ func (n *Node) Close(ctx context.Context) error {
 		j.cancel()
 	}
 	n.mu.Unlock()
+	n.stop()
 	done := make(chan struct{})
-	go func() { n.work.Wait(); close(done) }()
+	go func() {
+		n.work.Wait()
+		n.server.changes.work.Wait()
+		close(done)
+	}()
 	select {
 	case <-done:
 		return nil

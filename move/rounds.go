@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -81,7 +82,7 @@ func (n *Node) sinceNewest(ctx context.Context, v lvm.Volume) (string, error) {
 	switch {
 	case err == nil:
 		return newest.Move, nil
-	case ctx.Err() != nil:
+	case ctx.Err() != nil || errors.Is(err, ErrComparing):
 		return "", err
 	}
 	n.cfg.Log.Warn("cannot tell what changed in a volume since it was copied; everything is copied again", "volume", v.ID.String(), "error", err)
@@ -95,8 +96,10 @@ func (n *Node) sinceNewest(ctx context.Context, v lvm.Volume) (string, error) {
 	return "", nil
 }
 
-// DropRound is Source's.
+// DropRound is Source's. A removal waits for the end of comparisons, and goes on when its caller waits no longer.
 func (n *Node) DropRound(ctx context.Context, r lvm.Round) error {
+	ctx, cancel := context.WithTimeout(ctx, compareWait)
+	defer cancel()
 	if err := n.server.stop(ctx, r.Source); err != nil {
 		return err
 	}
@@ -105,7 +108,9 @@ func (n *Node) DropRound(ctx context.Context, r lvm.Round) error {
 
 // DropUnneededRounds is Source's.
 func (n *Node) DropUnneededRounds(ctx context.Context) error {
-	return errors.Join(n.cfg.Engine.DropUnneededRounds(ctx), n.dropTooLargeRounds(ctx))
+	unneeded, cancel := context.WithTimeout(ctx, compareWait) // as DropRound
+	defer cancel()
+	return errors.Join(n.cfg.Engine.DropUnneededRounds(unneeded), n.dropTooLargeRounds(ctx))
 }
 
 // dropTooLargeRounds removes the rounds of ready volumes whose pool has become too full. Those of a held volume do not grow.
@@ -149,9 +154,27 @@ const maxCached = 16 * lvm.MiB
 
 // changesCache remembers what changed: a round never changes, nor does a volume while it is held, and each has its own name.
 type changesCache struct {
-	mu    sync.Mutex
-	known map[query]*lvm.Changes
+	ended <-chan struct{} // ends the comparisons, which take longer than any request may; nil: nothing does
+
+	mu      sync.Mutex
+	known   map[query]*lvm.Changes
+	running map[query]*comparison
+	work    sync.WaitGroup
 }
+
+// comparison is one under way.
+type comparison struct {
+	done  chan struct{}
+	found *lvm.Changes
+	err   error
+}
+
+// compareWait is how long a request waits for a comparison. thin_delta reads all mappings of both volumes, one block after the other: on a
+// rotating disk that can take many minutes.
+const compareWait = 10 * time.Second
+
+// ErrComparing is in the chain of errors (lvm.KindBusy) of requests that need a comparison which is not complete: nothing is wrong.
+var ErrComparing = errors.New("the driver compares it with its last snapshot for the move")
 
 // of returns what changed since the round that a query names; nil: it names none.
 func (c *changesCache) of(ctx context.Context, engine held, q query) (*lvm.Changes, error) {
@@ -160,19 +183,59 @@ func (c *changesCache) of(ctx context.Context, engine held, q query) (*lvm.Chang
 	}
 	key := query{id: q.id, uuid: q.uuid, since: q.since, move: q.move}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if found := c.known[key]; found != nil {
+		c.mu.Unlock()
 		return found, nil
 	}
-	found, err := engine.Changes(ctx, q.id, q.uuid, q.since, q.move)
-	if err != nil {
-		return nil, err
+	r := c.running[key]
+	if r == nil {
+		r = c.start(ctx, engine, key)
 	}
+	c.mu.Unlock()
+	wait, cancel := context.WithTimeout(ctx, compareWait)
+	defer cancel()
+	select {
+	case <-r.done:
+		return r.found, r.err
+	case <-wait.Done():
+		return nil, lvm.Errorf(lvm.KindBusy, "volume %s: %w", q.id, ErrComparing)
+	}
+}
+
+// start begins a comparison. The caller holds mu.
+func (c *changesCache) start(ctx context.Context, engine held, key query) *comparison {
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	c.work.Go(func() {
+		defer end()
+		select {
+		case <-c.ended:
+		case <-ctx.Done():
+		}
+	})
+	if c.running == nil {
+		c.running = map[query]*comparison{}
+	}
+	r := &comparison{done: make(chan struct{})}
+	c.running[key] = r
+	c.work.Go(func() {
+		defer end()
+		r.found, r.err = engine.Changes(ctx, key.id, key.uuid, key.since, key.move)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if delete(c.running, key); r.err == nil {
+			c.keep(key, r.found)
+		}
+		close(r.done)
+	})
+	return r
+}
+
+// keep remembers what changed. The caller holds mu.
+func (c *changesCache) keep(key query, found *lvm.Changes) {
 	if c.known == nil || c.size()+found.Memory() > maxCached {
 		c.known = map[query]*lvm.Changes{}
 	}
 	c.known[key] = found
-	return found, nil
 }
 
 func (c *changesCache) size() (size lvm.Bytes) {

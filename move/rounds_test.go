@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -438,6 +439,71 @@ func TestManyComparisons(t *testing.T) {
 			t.Errorf("%d volumes of %s were compared %d times, want %d", test.volumes, test.size, e.count, test.want)
 		}
 	}
+}
+
+// slow is an engine that compares until it may end.
+type slow struct {
+	held
+	count int
+	ends  chan struct{}
+}
+
+func (e *slow) Changes(ctx context.Context, _ lvm.ID, _, _, _ string) (*lvm.Changes, error) {
+	e.count++
+	select {
+	case <-e.ends:
+		return lvm.NewChanges(lvm.GiB), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// TestSlowComparison: a comparison that takes longer than any request may goes on, and the next requests find it. Only the end of the process ends it.
+func TestSlowComparison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan struct{})
+		e, c := &slow{ends: make(chan struct{})}, changesCache{ended: ended}
+		q := query{id: lvm.ID{VG: sourceVG, LV: "pvc"}, since: "since", move: "move"}
+		ask := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			_, err := c.of(ctx, e, q)
+			return err
+		}
+		for range 30 {
+			if err := ask(); !errors.Is(err, ErrComparing) || lvm.KindOf(err) != lvm.KindBusy {
+				t.Fatal(err)
+			}
+		}
+		close(e.ends)
+		if err := ask(); err != nil || e.count != 1 {
+			t.Errorf("after %d comparisons: %v", e.count, err)
+		}
+		e.ends, q.move = make(chan struct{}), "another"
+		if err := ask(); !errors.Is(err, ErrComparing) {
+			t.Error(err)
+		}
+		close(ended)
+		c.work.Wait()
+	})
+}
+
+// stuck is an engine that removes a round only when no caller waits any more.
+type stuck struct{ Engine }
+
+func (stuck) DropRound(ctx context.Context, _ lvm.ID, _ string) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestRemovalWaitsForComparison: who has a round removed does not wait for the end of a long comparison: other moves would wait, too.
+func TestRemovalWaitsForComparison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, start := &Node{cfg: Config{Engine: stuck{}}, server: &server{}}, time.Now()
+		if err := n.DropRound(t.Context(), lvm.Round{}); err == nil || time.Since(start) != compareWait {
+			t.Errorf("after %s: %v", time.Since(start), err)
+		}
+	})
 }
 
 // pools is an engine that knows how full its pools are.

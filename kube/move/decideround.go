@@ -96,6 +96,8 @@ func (v *view) afterPods() step {
 	switch {
 	case newest == nil || v.isAhead():
 		return step{do: hold, phase: phase}
+	case v.offer == nil:
+		return waiting(phase, "waits until the driver on node "+v.node+" has compared the volume's snapshots")
 	case !v.isPublished():
 		return step{do: publishOffer, phase: phase}
 	}

@@ -23,7 +23,8 @@ type Engine interface {
 type Rounds interface {
 	// TakeRound takes a snapshot of a ready volume with a record. KindInvalid: it is not thin; KindInsufficientCapacity: its pool has no room.
 	TakeRound(ctx context.Context, id lvm.ID, uuid string, number int, before lvm.Bytes) error
-	// OfferRound returns the offer of a round of a ready volume. An error means that the round is of no use, or harms others.
+	// OfferRound returns the offer of a round of a ready volume. An error means that the round is of no use, or harms others, unless it is
+	// move.ErrComparing.
 	OfferRound(ctx context.Context, of Local, round string) (Offer, error)
 	// DropRounds removes the rounds of a volume but one; "": all.
 	DropRounds(ctx context.Context, of Local, but string) error

@@ -2,11 +2,13 @@ package move
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/move"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
@@ -125,6 +127,7 @@ func (a *Agent) gatherRounds(ctx context.Context, v *view) {
 	switch {
 	case err == nil:
 		v.offer = &offer
+	case errors.Is(err, move.ErrComparing):
 	case lvm.KindOf(err) != lvm.KindBusy || v.user() == nil: // else the agent can wait as long as the pods run
 		v.useless = err
 	}

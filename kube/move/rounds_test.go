@@ -234,6 +234,39 @@ func TestNoRoomAhead(t *testing.T) {
 	p.settled("node-2")
 }
 
+// TestSlowComparison: while what changed is not known, the move waits, in each of its states, and can be cancelled. It drops and publishes nothing.
+func TestSlowComparison(t *testing.T) {
+	for _, to := range []string{"node-2", "node-1"} {
+		eachStateAhead(t, corev1.PersistentVolumeReclaimDelete, func(p *inSteps) {
+			p.nodes["node-1"].slow = true
+			p.stopPod(false)
+			began := len(p.steps)
+			p.rest()
+			for _, s := range p.steps[began:] {
+				if strings.HasSuffix(s, ": "+string(dropRounds)) {
+					p.t.Errorf("a slow comparison drops rounds: %q", p.steps[began:])
+				}
+			}
+			for _, pv := range p.pvs {
+				if pv.Annotations[api.AnnotationMoveOffer] == "null" {
+					p.t.Errorf("nothing is published as an offer: %q", p.steps[began:])
+				}
+			}
+			if to == "node-1" && !p.handedOver() {
+				p.annotateClaim("data", api.AnnotationMoveTo, "")
+				p.annotateClaim("wal", api.AnnotationMoveTo, "")
+				p.rest()
+				p.expect("node-1")
+			}
+			p.nodes["node-1"].slow = false
+		}, func(p *inSteps, _ bool) {
+			if to == "node-2" || p.handedOver() {
+				p.settled("node-2")
+			}
+		})
+	}
+}
+
 // TestProblemAhead: what keeps the target from copying is said while the pod still runs.
 func TestProblemAhead(t *testing.T) {
 	p := playThin(t)

@@ -24,6 +24,7 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/move"
 	"github.com/nodelvm/nodelvm/pending"
 )
 
@@ -60,6 +61,7 @@ type disks struct {
 
 	noRoom  bool // for rounds
 	useless bool // its rounds
+	slow    bool // to compare rounds, and the volume with them
 }
 
 type vol struct {
@@ -413,6 +415,9 @@ func (d *disks) Hold(_ context.Context, id lvm.ID, _ string) (o Offer, err error
 			return lvm.Errorf(lvm.KindConflict, "%s is %s", id, v.State)
 		}
 		since := ""
+		if len(v.Rounds) > 0 && d.slow {
+			return lvm.Errorf(lvm.KindBusy, "%s: %w", id, move.ErrComparing)
+		}
 		if n := len(v.Rounds); n > 0 && !d.useless {
 			since = v.Rounds[n-1].Move
 		}
@@ -570,6 +575,9 @@ func (d *disks) OfferRound(_ context.Context, of Local, round string) (o Offer, 
 		}
 		i := slices.IndexFunc(v.Rounds, func(r Round) bool { return r.Move == round })
 		since := ""
+		if i > 0 && d.slow {
+			return lvm.Errorf(lvm.KindBusy, "%s: %w", of.ID, move.ErrComparing)
+		}
 		if i > 0 {
 			since = v.Rounds[i-1].Move
 		}
