@@ -13,6 +13,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
+	"github.com/nodelvm/nodelvm/kube/kubetest"
 )
 
 func tainted(key string) *corev1.Node {
@@ -171,6 +172,18 @@ func TestReportOfMovedVolume(t *testing.T) {
 	pv.Annotations[api.AnnotationMoveAnswer] = "{"
 	if got := s.remedyOfMove(); got != "" {
 		t.Errorf("not copied: %s", got)
+	}
+}
+
+// TestReportOfLoss: the node of a lost volume group works, and the new volume may be there again.
+func TestReportOfLoss(t *testing.T) {
+	for kind, elsewhere := range map[lossKind]bool{lossGone: true, lossTaint: true, lossGroup: false} {
+		for _, optIn := range []bool{false, true} {
+			s := observation{Loss: loss{kind: kind, node: "n"}, Pv: kubetest.VolumeOn("n", "data"), OptIn: optIn}
+			if got := s.lostText(); !strings.Contains(got, "again, empty") || strings.Contains(got, "on another node") != elsewhere {
+				t.Errorf("%s, opted in %v: %s", kind, optIn, got)
+			}
+		}
 	}
 }
 

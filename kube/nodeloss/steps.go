@@ -177,21 +177,31 @@ func (r *round) report(ctx context.Context, s observation, kind, reason, message
 
 // reportLost reports where the data is, what the owner can do, and when the controller would act.
 func (r *round) reportLost(ctx context.Context, s observation) (time.Duration, error) {
-	what := fmt.Sprintf("%s. This claim's data is on it (logical volume %s). ", s.Loss, s.Pv.Spec.CSI.VolumeHandle)
-	remedy := "The data returns with " + s.Loss.subject() + ". If it does not return, delete this claim, the other lost claims of its pod, and the pod; a StatefulSet or an operator then creates them again, empty, on another node."
 	switch {
 	case s.Claim == nil:
 		return max(time.Second, s.Marked.Add(s.Grace).Sub(s.Now)), nil // no owner is left to inform
 	case s.remedyOfMove() != "":
 		return reportAgain, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, s.Loss.String()+", and this claim's volume was moving to another node. "+s.remedyOfMove())
 	case !s.OptIn:
-		return reportAgain, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, what+"nodelvm deletes nothing. "+remedy+
-			fmt.Sprintf(" nodelvm-controller releases volumes of storage classes with the annotation %s: %s.", api.AnnotationOnNodeLoss, api.OnNodeLossRelease))
+		return reportAgain, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, s.lostText())
 	}
 	at := releaseAt(s.Marked, s.Began, s.Grace)
-	return max(time.Second, at.Sub(s.Now)), r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost,
-		what+fmt.Sprintf("If it does not return by %s, nodelvm-controller deletes this claim, as its storage class demands (annotation %s: %s). Its StatefulSet or its operator then creates it again, empty, on another node.",
-			at.UTC().Format(time.RFC3339), api.AnnotationOnNodeLoss, api.OnNodeLossRelease))
+	return max(time.Second, at.Sub(s.Now)), r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, s.lostText())
+}
+
+// lostText says where the data is, and what becomes of the claim. The node of a lost group works, and may get the new volume.
+func (s observation) lostText() string {
+	empty := "empty"
+	if s.Loss.kind != lossGroup {
+		empty = "empty, on another node"
+	}
+	what := fmt.Sprintf("%s. This claim's data is on it (logical volume %s). ", s.Loss, s.Pv.Spec.CSI.VolumeHandle)
+	if !s.OptIn {
+		return what + fmt.Sprintf("nodelvm deletes nothing. The data returns with %s. If it does not return, delete this claim, the other lost claims of its pod, and the pod; a StatefulSet or an operator then creates them again, %s. "+
+			"nodelvm-controller releases volumes of storage classes with the annotation %s: %s.", s.Loss.subject(), empty, api.AnnotationOnNodeLoss, api.OnNodeLossRelease)
+	}
+	return what + fmt.Sprintf("If it does not return by %s, nodelvm-controller deletes this claim, as its storage class demands (annotation %s: %s). Its StatefulSet or its operator then creates it again, %s.",
+		releaseAt(s.Marked, s.Began, s.Grace).UTC().Format(time.RFC3339), api.AnnotationOnNodeLoss, api.OnNodeLossRelease, empty)
 }
 
 // restoreVolume undoes what the controller has done to a volume that is back. checkReturned reports it.
