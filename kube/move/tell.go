@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -16,6 +17,9 @@ const statusEvery = 5 * time.Second
 // tell shows the claim's user what the move does or waits for: as a status, which only the claim's selected node writes, and as an event when the
 // phase or a problem changes.
 func (a *Agent) tell(ctx context.Context, v *view, s step, failed error) {
+	if apierrors.IsConflict(failed) {
+		return // the agent reads again at once
+	}
 	if failed != nil && s.phase != "" {
 		s.why, s.warn = failed.Error(), true
 	}
