@@ -58,8 +58,15 @@ func runOn(t testing.TB, newHost func(lvm.Config) (*host.Host, error)) *running 
 	r.newHost = newHost
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
-	go func() { r.done <- r.serve(ctx) }()
-	t.Cleanup(stop)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.done <- r.serve(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended // it writes to dir until then
+	})
 	for deadline := time.Now().Add(wait.Limit(time.Minute)); r.ready.Ready(ctx) != nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not ready: %v\n%s", r.ready.Ready(ctx), r.log)

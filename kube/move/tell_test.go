@@ -13,17 +13,17 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// TestConflictIsNotTold: another program changed an object first, and the agent repeats the step at once. A user can do nothing about that.
-func TestConflictIsNotTold(t *testing.T) {
+// TestConflictIsNotReported: another program changed an object first, and the agent repeats the step at once. A user can do nothing about that.
+func TestConflictIsNotReported(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "uid-data"}}
-	for err, told := range map[error]int{
+	for err, reports := range map[error]int{
 		apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumes"}, "pvc-1", errors.New("the object has been modified")): 0,
 		errors.New("the volume group has too little free space"):                                                                        1,
 	} {
 		a := &Agent{node: "node-1", now: time.Now, reported: map[string]reported{}}
 		a.tell(t.Context(), &view{claim: claim, local: &Local{}}, step{do: hold, phase: api.MoveStopping}, err)
-		if len(a.reported) != told {
-			t.Errorf("%v: told %v", err, a.reported)
+		if len(a.reported) != reports {
+			t.Errorf("%v: reports %v", err, a.reported)
 		}
 	}
 }
