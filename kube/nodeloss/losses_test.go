@@ -49,9 +49,10 @@ func lostVolume(t *testing.T, note time.Duration, see func(*round)) (deleted boo
 // TestAnnotationOfAnotherLossDoesNotShortenGracePeriod: the controller releases a claim only if a controller recorded this loss of its
 // volume at least the grace period ago. A note from a restore tool or an earlier loss does not count.
 func TestAnnotationOfAnotherLossDoesNotShortenGracePeriod(t *testing.T) {
+	now := time.Now() // not later than that of any note: the times have whole seconds
 	seenBefore := func(ago time.Duration) func(*round) {
 		return func(r *round) {
-			r.Losses.Load(fmt.Sprintf(`{"gone": %q}`, time.Now().Add(-ago).UTC().Format(time.RFC3339)))
+			r.Losses.Load(fmt.Sprintf(`{"gone": %q}`, now.Add(-ago).UTC().Format(time.RFC3339)))
 		}
 	}
 	for name, test := range map[string]struct {
