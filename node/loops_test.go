@@ -25,7 +25,12 @@ func (l loops) ActiveDevices(ctx context.Context, volumes []lvm.Volume) (map[lvm
 }
 
 func (l loops) ActivateAs(ctx context.Context, id lvm.ID, _ string, _ lvm.Encryption) (lvm.Volume, string, error) {
-	v, err := l.Lookup(ctx, id)
+	return l.activateAs(ctx, id, l)
+}
+
+// activateAs returns the volume as Lookup does.
+func (l loops) activateAs(ctx context.Context, id lvm.ID, of Devices) (lvm.Volume, string, error) {
+	v, err := of.Lookup(ctx, id)
 	return v, l[id.LV], err
 }
 
@@ -60,6 +65,10 @@ func (l loops) List(context.Context) (volumes []lvm.Volume, err error) {
 type markedLoops struct {
 	loops
 	marks map[string]lvm.Bytes // by logical volume
+}
+
+func (l markedLoops) ActivateAs(ctx context.Context, id lvm.ID, _ string, _ lvm.Encryption) (lvm.Volume, string, error) {
+	return l.activateAs(ctx, id, l)
 }
 
 func (l markedLoops) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {

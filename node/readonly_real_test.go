@@ -31,6 +31,10 @@ type copies struct {
 	access map[string]lvm.Access
 }
 
+func (c copies) ActivateAs(ctx context.Context, id lvm.ID, _ string, _ lvm.Encryption) (lvm.Volume, string, error) {
+	return c.activateAs(ctx, id, c)
+}
+
 func (c copies) Lookup(ctx context.Context, id lvm.ID) (lvm.Volume, error) {
 	v, err := c.loops.Lookup(ctx, id)
 	if v.Access = c.access[id.LV]; v.Access.ReadOnly() {
