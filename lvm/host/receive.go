@@ -83,6 +83,9 @@ func (h *Host) allocateReceiving(ctx context.Context, in lvm.Incoming, c *alloc.
 	if err != nil {
 		return lvm.Volume{}, err
 	}
+	if err := h.engine.CheckTransaction(c.Group, c.Volume.Class.Pool); err != nil {
+		return lvm.Volume{}, err
+	}
 	done, err := h.engine.Commit(ctx, engine.Change{Group: c.Group, Steps: steps, Legs: c.Group.ComponentsByName(c.Volume.Class.Pool)})
 	if err != nil {
 		return lvm.Volume{}, err

@@ -52,9 +52,6 @@ func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 	if err != nil {
 		return lvm.Snapshot{}, err
 	}
-	if err := h.engine.CheckTransaction(g, origin.Class.Pool); err != nil {
-		return lvm.Snapshot{}, err
-	}
 	if err := h.freezable(ctx, g, origin); err != nil {
 		return lvm.Snapshot{}, err
 	}
@@ -78,6 +75,9 @@ func (h *Host) createSnapshot(ctx context.Context, spec lvm.SnapshotSpec) (lvm.S
 func (h *Host) commitSnapshot(ctx context.Context, g lvm.Group, p alloc.SnapshotPlacement, origin lvm.Volume) (engine.Committed, error) {
 	steps, err := lvmcmd.SnapshotSteps(p)
 	if err != nil {
+		return engine.Committed{}, err
+	}
+	if err := h.engine.CheckTransaction(g, origin.Class.Pool); err != nil {
 		return engine.Committed{}, err
 	}
 	return h.engine.Commit(ctx, engine.Change{Group: g, Steps: steps, Legs: g.ComponentsByName(origin.Class.Pool)})

@@ -88,6 +88,15 @@ func (n *Node) blocked(g *group, pool string) *failure {
 	return nil
 }
 
+// mismatched returns the error for an inactive thin pool of which LVM's metadata is another state.
+func (n *Node) mismatched(g *group, name string) *failure {
+	pool := g.find(name)
+	if has, is := pool.Thin.TransactionID, n.kernelOf(pool).transaction; !n.raised(g, name, "-tpool") && len(pool.Thin.Messages) == 0 && has != is {
+		return failed("Thin pool %s-%s-tpool (254:1) transaction_id is %d, while expected %d.", g.Name, name, is, has)
+	}
+	return nil
+}
+
 // deactivate removes a volume's device, and then the layers that nothing else needs.
 func (n *Node) deactivate(g *group, name string) *failure {
 	lv := g.find(name)

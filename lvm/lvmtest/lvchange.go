@@ -1,6 +1,7 @@
 package lvmtest
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -162,6 +163,11 @@ func (n *Node) lvchange(g *group, lv *lvm.LV, l line) *failure {
 			return &failure{exitArguments, "lvchange: --errorwhenfull is for thin pools, y or n"}
 		}
 		g.commit()
+	}
+	if l.values["-a"] == "y" && (lv.Pool != "" || lv.Thin != nil) {
+		if f := n.mismatched(g, cmp.Or(lv.Pool, lv.Name)); f != nil {
+			return f
+		}
 	}
 	switch d := n.device(n.path(g, lv.UUID)); {
 	case l.has("--refresh") && d != nil:

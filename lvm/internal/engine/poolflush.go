@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
@@ -25,14 +27,9 @@ func Unflushed(lv lvm.LV) bool {
 // the same although they differ in their volumes. The caller holds the group's lock.
 func (e *Engine) flushBefore(ctx context.Context, g lvm.Group, lv lvm.LV) (lvm.Group, error) {
 	pool := g.FindLV(lv.Pool)
-	if lv.Pool != "" && pool != nil && pool.Thin != nil {
-		s, err := e.PoolStatus(g, *pool)
-		if err != nil {
-			return g, err
-		}
-		if s != nil && s.IsMismatched(*pool.Thin) {
-			return g, lvm.Errorf(lvm.KindBusy, "the driver does not remove %[1]s/%[2]s: LVM's metadata has transaction_id = %[3]d for its thin pool %[4]s, and the pool itself has %[5]d. Restore metadata with transaction_id = %[5]d (docs/howto/replace-disk.md)",
-				g.Name, lv.Name, pool.Thin.TransactionID, pool.Name, s.TransactionID)
+	if lv.Pool != "" && pool != nil {
+		if differ, err := e.mismatch(g, *pool); err != nil || differ != "" {
+			return g, cmp.Or[error](err, lvm.Errorf(lvm.KindBusy, "the driver does not remove %s/%s: %s", g.Name, lv.Name, differ))
 		}
 	}
 	if lv.Pool == "" || pool == nil || !Unflushed(*pool) || g.HasPendingCreate(lv) {
@@ -41,24 +38,63 @@ func (e *Engine) flushBefore(ctx context.Context, g lvm.Group, lv lvm.LV) (lvm.G
 	return e.FlushPool(ctx, g, *pool)
 }
 
+// mismatch says that LVM's metadata is of another state of a pool, and what to do; "": it is not, or the pool is not active.
+func (e *Engine) mismatch(g lvm.Group, pool lvm.LV) (string, error) {
+	if pool.Thin == nil {
+		return "", nil
+	}
+	s, err := e.PoolStatus(g, pool)
+	if err != nil || s == nil || !s.IsMismatched(*pool.Thin) {
+		return "", err
+	}
+	return fmt.Sprintf("LVM's metadata has transaction_id = %[1]d for thin pool %[2]s/%[3]s, and the pool itself has %[4]d. Restore metadata with transaction_id = %[4]d (docs/howto/replace-disk.md)",
+		pool.Thin.TransactionID, g.Name, pool.Name, s.TransactionID), nil
+}
+
 // CheckTransaction refuses (lvm.KindInsufficientCapacity) to create in a pool while LVM's metadata is of another state of it. LVM compares
 // both only after its commit if the pool's own device is active, and could give a new volume the blocks of one that the metadata lacks. The
 // caller holds the group's lock.
 func (e *Engine) CheckTransaction(g lvm.Group, name string) error {
 	pool := g.FindLV(name)
-	if pool == nil || pool.Thin == nil {
+	if pool == nil {
 		return nil
 	}
-	s, err := e.PoolStatus(g, *pool)
-	if err != nil || s == nil || !s.IsMismatched(*pool.Thin) {
+	differ, err := e.mismatch(g, *pool)
+	if err != nil || differ == "" {
 		return err
 	}
-	return lvm.Errorf(lvm.KindInsufficientCapacity, "the driver creates nothing in the thin pool %[1]s/%[2]s: LVM's metadata has transaction_id = %[3]d for it, and the pool itself has %[4]d. Restore metadata with transaction_id = %[4]d (docs/howto/replace-disk.md)",
-		g.Name, name, pool.Thin.TransactionID, s.TransactionID)
+	return lvm.Errorf(lvm.KindInsufficientCapacity, "the driver creates nothing in the thin pool %s/%s: %s", g.Name, name, differ)
+}
+
+// CheckEmpty refuses (lvm.KindBusy) to remove a pool without volumes unless it is active, and LVM's metadata is of its present state: of another
+// one, the pool may have volumes that the metadata lacks. LVM activates no pool of another state. The caller holds the group's lock.
+func (e *Engine) CheckEmpty(ctx context.Context, g lvm.Group, pool lvm.LV) error {
+	t, err := lvmcmd.TargetOf(g.Name, pool.Name)
+	if err != nil {
+		return err
+	}
+	s, err := e.PoolStatus(g, pool)
+	if err == nil && s == nil {
+		failure := e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(t, g)}})
+		if s, err = e.PoolStatus(g, pool); err == nil && s == nil {
+			return lvm.Errorf(lvm.KindBusy, "the driver does not remove the empty thin pool %s, which it cannot activate to see whether it is empty: %w", t, OrNoEffect(failure))
+		}
+	}
+	differ := ""
+	if err == nil {
+		differ, err = e.mismatch(g, pool)
+	}
+	if err != nil || differ == "" {
+		return err
+	}
+	return lvm.Errorf(lvm.KindBusy, "the driver does not remove the thin pool %s: %s", t, differ)
 }
 
 // FlushPool makes LVM drop its messages for a pool. The caller holds the group's lock.
 func (e *Engine) FlushPool(ctx context.Context, g lvm.Group, pool lvm.LV) (lvm.Group, error) {
+	if differ, err := e.mismatch(g, pool); err != nil || differ != "" {
+		return g, cmp.Or[error](err, lvm.Errorf(lvm.KindBusy, "the driver changes nothing in a thin pool: %s", differ))
+	}
 	g, err := e.removeFlush(ctx, g)
 	if err != nil {
 		return g, err

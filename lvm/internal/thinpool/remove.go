@@ -97,6 +97,9 @@ func (m *Manager) removePool(ctx context.Context, group lvm.VGUUID, uuid string)
 			return err
 		}
 	}
+	if err := m.engine.CheckEmpty(ctx, g, pool); err != nil {
+		return err
+	}
 	t, err := lvmcmd.TargetOf(g.Name, pool.Name)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package thinpool
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,18 @@ import (
 
 func exists(node *lvmtest.Node, name string) bool {
 	return slices.ContainsFunc(node.Group("vg-test").LVs, func(lv lvm.LV) bool { return lv.Name == name })
+}
+
+// restore sets the transaction that LVM's metadata has for the pool, as vgcfgrestore of other metadata does, and returns the one that it had.
+func restore(node *lvmtest.Node, group string, to uint64) (had uint64) {
+	node.Change(group, func(g *lvm.Group) {
+		for i := range g.LVs {
+			if pool := g.LVs[i].Thin; pool != nil {
+				had, pool.TransactionID = pool.TransactionID, to
+			}
+		}
+	})
+	return had
 }
 
 // TestUncreatedThinVolumeIsRemoved: a driver and its lvm died before the pool got the message about a new thin volume, so that it cannot be
@@ -114,19 +127,9 @@ func TestMismatchedPoolKeepsItsVolumes(t *testing.T) {
 	node, b, d := hosttest.Started(t)
 	v := d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{}))
 	s := d.MustSnapshot(t, "s", v.ID)
-	var id uint64
-	restore := func(to uint64) {
-		node.Change(b.Group, func(g *lvm.Group) {
-			for i := range g.LVs {
-				if pool := g.LVs[i].Thin; pool != nil {
-					id, pool.TransactionID = max(id, pool.TransactionID), to
-				}
-			}
-		})
-	}
-	restore(1)
+	id := restore(node, b.Group, 1)
 	for what, err := range map[string]error{"volume": d.Delete(t.Context(), v.ID), "snapshot": d.DeleteSnapshot(t.Context(), s.ID)} {
-		if want := fmt.Sprintf("transaction_id = 1 for its thin pool %s, and the pool itself has %d", lvm.DefaultPool, id); lvm.KindOf(err) != lvm.KindBusy || !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf("transaction_id = 1 for thin pool %s/%s, and the pool itself has %d", b.Group, lvm.DefaultPool, id); lvm.KindOf(err) != lvm.KindBusy || !strings.Contains(err.Error(), want) {
 			t.Errorf("the %s: %v, want %q", what, err, want)
 		}
 	}
@@ -134,7 +137,10 @@ func TestMismatchedPoolKeepsItsVolumes(t *testing.T) {
 		hosttest.Refused(t, "create a volume", lvm.KindInsufficientCapacity)(d.Create(t.Context(), b.Thin("new", 8*lvm.MiB, lvm.ID{})))
 		hosttest.Refused(t, "clone", lvm.KindInsufficientCapacity)(d.Create(t.Context(), b.Thin("clone", 8*lvm.MiB, v.ID)))
 		hosttest.Refused(t, "take a snapshot", lvm.KindInsufficientCapacity)(d.CreateSnapshot(t.Context(), lvm.SnapshotSpec{Name: "new", Source: v.ID}))
+		hosttest.Refused(t, "take a group snapshot", lvm.KindInsufficientCapacity)(d.CreateGroupSnapshot(t.Context(), lvm.GroupSnapshotSpec{Name: "new", Sources: []lvm.ID{v.ID}}, func(context.Context, lvm.ID) (func(), error) { return func() {}, nil }))
+		incoming := lvm.Incoming{Spec: b.Thin("incoming", 8*lvm.MiB, lvm.ID{}), Move: strings.Repeat("0", 32)}
+		hosttest.Refused(t, "receive a volume", lvm.KindInsufficientCapacity)(d.Receive(t.Context(), incoming))
 	})
-	restore(id)
+	restore(node, b.Group, id)
 	hosttest.Must(t, d.DeleteSnapshot(t.Context(), s.ID))
 }

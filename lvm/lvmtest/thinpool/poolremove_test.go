@@ -3,6 +3,7 @@ package thinpool
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +77,25 @@ func TestEmptyPoolIsKept(t *testing.T) {
 				t.Error("the driver removed the pool")
 			}
 		})
+	}
+}
+
+// TestEmptyPoolOfAnotherStateIsKept: a pool is empty only if LVM's metadata is of its present state. After a restore of old metadata the pool may
+// have volumes that LVM does not know.
+func TestEmptyPoolOfAnotherStateIsKept(t *testing.T) {
+	for _, active := range []bool{false, true} {
+		node, b, d := emptyPool(t)
+		if active {
+			b.Admin(t, "lvchange", "-y", "-ay", b.Group+"/"+lvm.DefaultPool)
+		}
+		id := restore(node, b.Group, 1)
+		if err := d.ExtendThinPools(t.Context()); lvm.KindOf(err) != lvm.KindBusy || !strings.Contains(err.Error(), "transaction_id") || !hasPool(node) {
+			t.Errorf("active: %v: the pool exists: %v, and the error is %v", active, hasPool(node), err)
+		}
+		restore(node, b.Group, id)
+		if checkPools(t, d); hasPool(node) {
+			t.Errorf("active: %v: the pool still exists", active)
+		}
 	}
 }
 

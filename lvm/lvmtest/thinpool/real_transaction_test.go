@@ -3,6 +3,7 @@
 package thinpool
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -59,6 +60,8 @@ func TestRealTransactionMismatch(t *testing.T) {
 	}
 	b.Admin(t, "lvchange", "-ay", b.Group+"/"+lvm.DefaultPool) // LVM then compares the transactions only after its commit
 	hosttest.Refused(t, "create", lvm.KindInsufficientCapacity)(d.Create(t.Context(), b.Thin("third", 16*lvm.MiB, lvm.ID{})))
+	hosttest.Refused(t, "group snapshot", lvm.KindInsufficientCapacity)(d.CreateGroupSnapshot(t.Context(), lvm.GroupSnapshotSpec{Name: "g", Sources: []lvm.ID{used.ID}},
+		func(context.Context, lvm.ID) (func(), error) { return func() {}, nil }))
 	b.Admin(t, "lvchange", "-an", b.Group+"/"+lvm.DefaultPool)
 	d.MustActivate(t, unused)
 	if err := d.DeleteSnapshot(t.Context(), snapshot.ID); lvm.KindOf(err) != lvm.KindBusy {
@@ -73,6 +76,31 @@ func TestRealTransactionMismatch(t *testing.T) {
 		t.Errorf("after the second restore: %+v", found)
 	}
 	d.MustCreate(t, b.Thin("fourth", 16*lvm.MiB, lvm.ID{}))
+	if lost := b.Lost(t); len(lost) > 0 {
+		t.Errorf("the pool and LVM differ in %v", lost)
+	}
+	b.DeleteAll(t, d)
+}
+
+// TestRealEmptyPoolOfAnotherState: after a restore of metadata from before a pool's volumes, the driver removes no pool that seems to be empty, and
+// the volumes are there again with the later metadata.
+func TestRealEmptyPoolOfAnotherState(t *testing.T) {
+	b := reallvm.NewFixture(t).OneAtATime()
+	d := b.Start(t)
+	hosttest.Must(t, d.Delete(t.Context(), d.MustCreate(t, b.Thin("former", 16*lvm.MiB, lvm.ID{})).ID))
+	before, after := filepath.Join(t.TempDir(), "before"), filepath.Join(t.TempDir(), "after")
+	b.Admin(t, "vgcfgbackup", "-f", before, b.Group)
+	d.MustCreate(t, b.Thin("v", 16*lvm.MiB, lvm.ID{}))
+	d = b.Start(t) // no volume waits for its ready tag
+	b.Admin(t, "vgcfgbackup", "-f", after, b.Group)
+	b.Admin(t, "vgchange", "-y", "-an", b.Group)
+	b.Admin(t, "vgcfgrestore", "-y", "--force", "-f", before, b.Group)
+	if err := d.ExtendThinPools(t.Context()); lvm.KindOf(err) != lvm.KindBusy || !strings.Contains(err.Error(), "transaction_id") {
+		t.Errorf("the driver checked the pool: %v", err)
+	}
+	hosttest.FindLV(t, b.ReadGroup(t), lvm.DefaultPool)
+	b.Admin(t, "vgcfgrestore", "-y", "--force", "-f", after, b.Group)
+	d.MustActivate(t, d.Volumes(t)[0])
 	if lost := b.Lost(t); len(lost) > 0 {
 		t.Errorf("the pool and LVM differ in %v", lost)
 	}
