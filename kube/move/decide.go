@@ -108,7 +108,7 @@ func (v *view) copying() step {
 		return v.stop()
 	}
 	if v.offer == nil {
-		return waiting(api.MoveCopying, fmt.Sprintf("logical volume %s cannot be offered: %v", v.local.ID, v.held))
+		return waiting(api.MoveCopying, fmt.Sprintf("logical volume %s is not offered yet: %v", v.local.ID, v.held))
 	}
 	if o, ok := offered(v.pv); !ok || o.Move != v.offer.Move || string(o.Text) != string(v.offer.Text) {
 		return step{do: publishOffer, phase: api.MoveCopying}

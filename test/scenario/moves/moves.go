@@ -44,6 +44,7 @@ func Scenarios() []scenario.Scenario {
 			return env.Expand(ctx, "data-moving-0", pod, "1100Mi")
 		}},
 		{Says: "the former copies on " + there + " are deleted on request", Prove: finish(there)},
+		{Says: "on a disk so slow that a comparison takes minutes, a move can be cancelled, and the next one arrives", Limit: 30 * time.Minute, Prove: m.comparesSlowly},
 		{Says: "everything is deleted, and the driver is as shipped", Prove: end},
 	}}}
 }

@@ -1,0 +1,90 @@
+package moves
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/test/cluster"
+	"github.com/nodelvm/nodelvm/test/scenario"
+)
+
+// slowMetadata lets the driver read $1 bytes per second of the metadata of each thin pool.
+const slowMetadata = `pod=$(dirname "$(cut -d: -f3 /proc/$(pgrep -ox nodelvm)/cgroup)")
+for d in /sys/block/dm-*; do case $(cat "$d/dm/name") in *_tmeta) echo "$(cat "$d/dev") rbps=$1" >"/sys/fs/cgroup$pod/io.max";; esac; done
+grep rbps= "/sys/fs/cgroup$pod/io.max"`
+
+const (
+	slowRate = "256" // thin_delta reads blocks of 4 KiB
+
+	longestRequest = 2 * time.Minute // kubelet's, csi-provisioner's
+)
+
+// comparesSlowly moves the volumes although thin_delta takes longer than a request may. A move that is cancelled meanwhile leaves the pod at once.
+func (m *database) comparesSlowly(ctx context.Context, env *scenario.Environment) error {
+	if err := m.copyAhead(ctx, env); err != nil {
+		return err
+	}
+	if _, err := env.RunOnNode(ctx, here, "sh", "-ec", slowMetadata, "sh", slowRate); err != nil {
+		return err
+	}
+	if _, _, err := m.stopUnderLoad(ctx, env); err != nil {
+		return err
+	}
+	const comparing = "compares it with its last snapshot"
+	if err := reach(ctx, env, thin[0], api.MoveCopying, comparing); err != nil {
+		return err
+	}
+	if err := request(ctx, env, api.AnnotationMoveTo, none); err != nil {
+		return err
+	}
+	cancelled := time.Now()
+	if err := allReach(ctx, env, api.MoveCancelled, ""); err != nil {
+		return err
+	}
+	env.Reporter.Note("cancelled in %s while thin_delta runs", time.Since(cancelled).Round(time.Second))
+	if err := env.RunsOn(ctx, pod, here); err != nil {
+		return err
+	}
+	if err := m.rowsAreThere(ctx, env); err != nil {
+		return err
+	}
+	if err := m.copyAhead(ctx, env); err != nil {
+		return err
+	}
+	old, err := env.WaitPodReady(ctx, pod)
+	if err != nil {
+		return err
+	}
+	if _, _, err = m.stopUnderLoad(ctx, env); err != nil {
+		return err
+	}
+	if err := reach(ctx, env, thin[0], api.MoveCopying, comparing); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := cluster.Eventually(ctx, func() error { return env.PodReplaced(ctx, pod, old.UID) }); err != nil {
+		return err
+	}
+	if err := env.RunsOn(ctx, pod, there); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	env.Reporter.Note("the pod runs on %s %s after the comparison began", there, took.Round(time.Second))
+	if took < longestRequest {
+		return fmt.Errorf("the comparison took less than %s", longestRequest)
+	}
+	return m.rowsAreThere(ctx, env)
+}
+
+// copyAhead asks for a move, and waits until the thin volumes are copied.
+func (m *database) copyAhead(ctx context.Context, env *scenario.Environment) error {
+	if err := request(ctx, env, api.AnnotationMoveTo, there); err != nil {
+		return err
+	}
+	if err := allReach(ctx, env, api.MoveStopping, "pod "+pod+" still uses the volume"); err != nil {
+		return err
+	}
+	return areCopied(ctx, env)
+}
