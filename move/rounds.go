@@ -164,13 +164,14 @@ type changesCache struct {
 
 // comparison is one under way.
 type comparison struct {
+	begun time.Time
 	done  chan struct{}
 	found *lvm.Changes
 	err   error
 }
 
-// compareWait is how long a request waits for a comparison. thin_delta reads all mappings of both volumes, one block after the other: on a
-// rotating disk that can take many minutes.
+// compareWait is how long requests wait for a comparison after it began: until then it can answer at once. thin_delta reads all mappings of both
+// volumes, one block after the other: on a rotating disk that can take many minutes, and the agent has other moves.
 const compareWait = 10 * time.Second
 
 // ErrComparing is in the chain of errors (lvm.KindBusy) of requests that need a comparison which is not complete: nothing is wrong.
@@ -192,7 +193,7 @@ func (c *changesCache) of(ctx context.Context, engine held, q query) (*lvm.Chang
 		r = c.start(ctx, engine, key)
 	}
 	c.mu.Unlock()
-	wait, cancel := context.WithTimeout(ctx, compareWait)
+	wait, cancel := context.WithDeadline(ctx, r.begun.Add(compareWait))
 	defer cancel()
 	select {
 	case <-r.done:
@@ -215,7 +216,7 @@ func (c *changesCache) start(ctx context.Context, engine held, key query) *compa
 	if c.running == nil {
 		c.running = map[query]*comparison{}
 	}
-	r := &comparison{done: make(chan struct{})}
+	r := &comparison{begun: time.Now(), done: make(chan struct{})}
 	c.running[key] = r
 	c.work.Go(func() {
 		defer end()

@@ -458,7 +458,8 @@ func (e *slow) Changes(ctx context.Context, _ lvm.ID, _, _, _ string) (*lvm.Chan
 	}
 }
 
-// TestSlowComparison: a comparison that takes longer than any request may goes on, and the next requests find it. Only the end of the process ends it.
+// TestSlowComparison: a comparison that takes longer than any request may goes on, and the next requests find it. One of them waits, and the others do
+// not: the agent that asks has other moves, and may have to cancel this one. Only the end of the process ends it.
 func TestSlowComparison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan struct{})
@@ -470,12 +471,17 @@ func TestSlowComparison(t *testing.T) {
 			_, err := c.of(ctx, e, q)
 			return err
 		}
+		start := time.Now()
 		for range 30 {
 			if err := ask(); !errors.Is(err, ErrComparing) || lvm.KindOf(err) != lvm.KindBusy {
 				t.Fatal(err)
 			}
 		}
+		if waited := time.Since(start); waited != compareWait {
+			t.Errorf("30 requests waited %s in all", waited)
+		}
 		close(e.ends)
+		synctest.Wait()
 		if err := ask(); err != nil || e.count != 1 {
 			t.Errorf("after %d comparisons: %v", e.count, err)
 		}
