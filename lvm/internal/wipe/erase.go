@@ -56,11 +56,26 @@ func (w *Wiper) clear(ctx context.Context, v lvm.Volume, turn *oplock.ZeroSlot) 
 	case now.UUID != v.UUID || now.State != lvm.StateDeleting:
 		return nil, nil
 	case w.IsErased(g, lv, now):
-		return nil, w.erase(ctx, g, lv, now)
+		return nil, w.unlessFull(ctx, g, lv, now, w.erase(ctx, g, lv, now))
 	case !IsWiped(now):
 		return nil, nil
 	}
 	return w.zero(ctx, g, lv, now, turn)
+}
+
+// unlessFull returns the failure of an erasure, or nil in a full thin pool, where only a removal frees blocks. A header that was never written, or
+// that shares its blocks with a volume restored from a deleted snapshot, takes new ones.
+func (w *Wiper) unlessFull(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, failure error) error {
+	pool := g.FindLV(lv.Pool)
+	if failure == nil || lvm.KindOf(failure) != lvm.KindInternal || ctx.Err() != nil || pool == nil {
+		return failure
+	}
+	s, err := w.engine.PoolStatus(g, *pool)
+	if err != nil || s == nil || !s.IsFull() {
+		return failure
+	}
+	w.engine.Log.Warn("the key slots of a deleted volume are not destroyed, because its thin pool is full; it is removed", "volume", v.ID.String(), "pool", lv.Pool, "error", failure)
+	return nil
 }
 
 // toWrite is how much the wiper writes on a deleted volume at most, which decides whose turn comes first.

@@ -148,6 +148,30 @@ func TestErasure(t *testing.T) {
 	}
 }
 
+// TestErasureInFullPool: to destroy key slots whose blocks a volume shares with one that was restored from its deleted snapshot takes new blocks. In a
+// full pool the volume is removed without that: only removals free blocks there.
+func TestErasureInFullPool(t *testing.T) {
+	for mode, erasures := range map[string]int{"rw": 3, "out_of_data_space": 1} {
+		t.Run(mode, func(t *testing.T) {
+			e := &encryptor{fails: 2}
+			node, b, d := startEncrypted(t, e)
+			v := d.MustCreate(t, encryptedSpec(b, lvm.LayoutThin, "v", lvm.ID{}))
+			d.MustActivate(t, v) // tags it as ready
+			pool, _, err := node.Kernel().Device(lvmtest.DeviceUUID(string(v.ID.VG), hosttest.FindLV(t, b.ReadGroup(t), lvm.DefaultPool).UUID) + "-tpool")
+			hosttest.Must(t, err)
+			target, status, err := node.Kernel().Status(pool)
+			hosttest.Must(t, err)
+			node.SetStatus(pool, target, strings.Replace(status, " rw ", " "+mode+" ", 1))
+			e.take()
+			d.MustRemove(t, v)
+			want := append(slices.Repeat([]string{"erase deleting " + v.ID.LV}, erasures), "lvremove")
+			if got := e.take("erase", "lvremove"); !slices.Equal(got, want) {
+				t.Errorf("the deletion did %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 // TestBoundMappingStaysOpen: an encrypted raw volume is not closed and deleted while it is bound at a pod's path: the next device would get
 // the mapping's number.
 func TestBoundMappingStaysOpen(t *testing.T) {
