@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -162,6 +163,18 @@ func (r *EventRecorder) Record(ctx context.Context, n Event) error {
 	}
 	// The API server has deleted the event.
 	return r.post(ctx, event)
+}
+
+// Now returns the API server's time: the creation time of an event about the node, which it does not store.
+func (c *Client) Now(ctx context.Context, node string) (time.Time, error) {
+	var event corev1.Event
+	body := (&EventRecorder{Node: node}).Object(Event{About: AboutNode(node), Kind: corev1.EventTypeNormal}, time.Now())
+	options := &metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	err := c.Core.Post().Namespace(body.Namespace).Resource("events").VersionedParams(options, metav1.ParameterCodec).Body(body).Do(ctx).Into(&event)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("cannot read the API server's time: %w", err)
+	}
+	return event.CreationTimestamp.Time, nil
 }
 
 func (r *EventRecorder) post(ctx context.Context, event *corev1.Event) error {

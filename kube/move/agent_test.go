@@ -248,7 +248,7 @@ func TestRefusedClaimIsReadRarely(t *testing.T) {
 func TestPodsAreReadInPart(t *testing.T) {
 	pod := func(name, volume string) corev1.Pod {
 		return corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid", DeletionTimestamp: ptr.To(metav1.Unix(1700000000, 0))},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid", CreationTimestamp: metav1.Unix(1600000000, 0), DeletionTimestamp: ptr.To(metav1.Unix(1700000000, 0))},
 			Spec: corev1.PodSpec{NodeName: "n", Volumes: []corev1.Volume{
 				{Name: volume, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
 				{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},

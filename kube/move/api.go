@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -24,6 +25,7 @@ type Objects interface {
 	Class(ctx context.Context, name string) (*storagev1.StorageClass, error)                  // nil: none
 	Pods(ctx context.Context, namespace string) ([]corev1.Pod, error)
 	RunsDriver(ctx context.Context, node string) (bool, error) // the node's kubelet has registered the driver
+	Now(ctx context.Context, node string) (time.Time, error)   // the API server's time
 	// Snapshots names the VolumeSnapshots of a namespace that were taken of a volume with this handle, and are on a node.
 	Snapshots(ctx context.Context, namespace, node, volume string) ([]string, error)
 
@@ -45,7 +47,7 @@ func (s server) RunsDriver(ctx context.Context, node string) (bool, error) {
 
 // podFields are the fields of a Pod that this package reads (k8s.io/api/core/v1/generated.proto).
 var podFields = podlist.Fields{
-	1: {1: nil, 3: nil, 5: nil, 9: nil},                // metadata: name, namespace, uid, deletionTimestamp
+	1: {1: nil, 3: nil, 5: nil, 8: nil, 9: nil},        // metadata: name, namespace, uid, creationTimestamp, deletionTimestamp
 	2: {1: {1: nil, 2: {10: nil, 29: {}}}, 10: nil},    // spec: of the volumes name, persistentVolumeClaim and the presence of ephemeral; nodeName
 	3: {1: nil, 2: {1: nil, 2: nil}, 8: {2: {2: nil}}}, // status: phase, conditions, and since when the containers run
 }

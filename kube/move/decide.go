@@ -223,10 +223,8 @@ func (v *view) formerCopy(grace time.Duration) step {
 	if v.claim.Annotations[api.AnnotationMoveFinish] == v.node {
 		return step{do: remove, phase: api.MoveMoved}
 	}
-	for _, p := range v.users { // on another node than the volume's they prove nothing
-		if p.node == pending.NodeOf(pv) && !p.since.IsZero() && v.now.Sub(p.since) >= grace {
-			return step{do: remove, phase: api.MoveMoved}
-		}
+	if v.isUsedFor(grace) {
+		return step{do: remove, phase: api.MoveMoved}
 	}
 	if wants(v.claim) != v.node {
 		return waiting("", "")
@@ -236,6 +234,13 @@ func (v *view) formerCopy(grace time.Duration) step {
 		return step{do: answer, phase: api.MoveWaiting}
 	}
 	return blocked(api.MoveWaiting, v.refused.Error())
+}
+
+// isUsedFor reports whether a pod has used the volume for a time. On another node than the volume's it proves nothing.
+func (v *view) isUsedFor(grace time.Duration) bool {
+	return slices.ContainsFunc(v.users, func(p podUse) bool {
+		return p.node == pending.NodeOf(v.pv) && !p.since.IsZero() && v.now.Sub(p.since) >= grace
+	})
 }
 
 // foreignVolume is the step for a PersistentVolume that is not the source's although its volume is the user's.

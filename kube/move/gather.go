@@ -110,7 +110,10 @@ func (a *Agent) gatherSource(ctx context.Context, v *view, locals []Local) (err 
 			r := parseRecord(l.Record)
 			return r != nil && l.State != stateMoved && r.From == a.node && r.Namespace == v.rec.Namespace && (slices.Contains(r.With, v.rec.Claim) || slices.Contains(v.rec.With, r.Claim))
 		})
-		return nil
+		if v.pv != nil && v.isUsedFor(a.grace) { // by this node's clock, which may be wrong
+			v.now, err = a.objects.Now(ctx, a.node)
+		}
+		return err
 	}
 	v.members, err = a.membersOf(ctx, v, locals)
 	return err
@@ -192,6 +195,9 @@ func usersOf(pods []corev1.Pod, claim string) (users []podUse) {
 			if c.State.Running != nil && pod.Status.Phase == corev1.PodRunning && (u.since.IsZero() || c.State.Running.StartedAt.Time.After(u.since)) {
 				u.since = c.State.Running.StartedAt.Time
 			}
+		}
+		if !u.since.IsZero() && u.since.Before(pod.CreationTimestamp.Time) { // by the clock of the pod's node
+			u.since = pod.CreationTimestamp.Time
 		}
 		users = append(users, u)
 	}

@@ -436,6 +436,36 @@ func TestFormerCopy(t *testing.T) {
 	}
 }
 
+// TestFormerCopyAndClocks: a wrong clock of a node is no proof that a pod has used the volume for the grace period.
+func TestFormerCopyAndClocks(t *testing.T) {
+	for name, wrong := range map[string]func(*inSteps){
+		"the source's is set forward": func(p *inSteps) {
+			p.now, p.ahead = p.now.Add(2*time.Hour), 2*time.Hour
+		},
+		"the target's was behind": func(p *inSteps) {
+			pod := p.pods["db-0"]
+			pod.CreationTimestamp = metav1.NewTime(p.now)
+			pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(p.now.Add(-2 * time.Hour))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play(t, corev1.PersistentVolumeReclaimDelete)
+			p.rest()
+			p.startPod()
+			wrong(p)
+			p.step()
+			if p.states("data") != "node-1 moved, node-2 ready" {
+				t.Error("the former copy is removed before the grace period")
+			}
+			p.now = p.now.Add(61 * time.Minute)
+			p.step()
+			if p.states("data") != "node-2 ready" {
+				t.Errorf("after the grace period: %s", p.states("data"))
+			}
+		})
+	}
+}
+
 // alone takes the steps of one claim on these nodes until they wait.
 func (p *inSteps) alone(claim string, nodes ...string) {
 	p.t.Helper()

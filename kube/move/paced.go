@@ -2,6 +2,7 @@ package move
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -60,6 +61,13 @@ func (p paced) RunsDriver(ctx context.Context, node string) (bool, error) {
 		return false, err
 	}
 	return p.Objects.RunsDriver(ctx, node)
+}
+
+func (p paced) Now(ctx context.Context, node string) (time.Time, error) {
+	if err := p.limit.Wait(ctx); err != nil {
+		return time.Time{}, err
+	}
+	return p.Objects.Now(ctx, node)
 }
 
 func (p paced) Snapshots(ctx context.Context, namespace, node, volume string) ([]string, error) {

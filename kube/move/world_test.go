@@ -42,6 +42,7 @@ type world struct {
 	version int
 	holds   int
 	now     time.Time
+	ahead   time.Duration   // of the nodes' clocks, before that of the API server
 	acked   map[string]int  // by name of the PersistentVolume: the writes that a pod has flushed
 	deleted map[string]bool // by name of the PersistentVolume: the user deleted the claim under the policy Delete
 
@@ -271,6 +272,10 @@ func (o objects) Pods(context.Context, string) (pods []corev1.Pod, err error) {
 
 func (o objects) RunsDriver(_ context.Context, node string) (bool, error) {
 	return o.w.nodes[node] != nil, nil
+}
+
+func (o objects) Now(context.Context, string) (time.Time, error) {
+	return o.w.now.Add(-o.w.ahead), o.w.before()
 }
 
 func (o objects) Snapshots(_ context.Context, namespace, node, volume string) ([]string, error) {
