@@ -189,10 +189,17 @@ func (v *view) moved(grace time.Duration) step {
 	if v.rec == nil {
 		return waiting(phase, fmt.Sprintf("logical volume %s was handed over, but its tags do not say to which node", v.local.ID))
 	}
+	selected := v.claim != nil && v.claim.Annotations[api.AnnotationSelectedNode] == v.node // if so, the source's PersistentVolume was not deleted by this node
 	switch shapeOf(v.pv, v.rec.From, v.rec.Handle) {
 	case absent:
+		if selected {
+			return step{do: createParked, phase: phase}
+		}
 		return waiting(phase, "waits until node "+v.rec.To+" creates the PersistentVolume")
 	case foreign:
+		if selected && isBound(v.claim, v.pv) && pending.IsOn(v.pv, v.rec.To) {
+			return step{do: selectNode, phase: phase}
+		}
 		return v.formerCopy(grace)
 	case plain, parked:
 	}

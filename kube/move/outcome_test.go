@@ -299,6 +299,12 @@ func outcomes(t *testing.T, each each) {
 			}
 		})
 	})
+	t.Run("persistent volume deleted", func(t *testing.T) {
+		each(t, policy, func(p *inSteps) { // its finalizers, too: by an admin
+			maps.DeleteFunc(p.pvs, func(_ string, pv *corev1.PersistentVolume) bool { return isMarked(pv) })
+			p.reconcile()
+		}, func(p *inSteps, _ bool) { p.expect("node-2") })
+	})
 	t.Run("source renamed", func(t *testing.T) { testRenamed(t, each, policy, "node-1") })
 	t.Run("target renamed", func(t *testing.T) { testRenamed(t, each, policy, "node-2") })
 }
