@@ -32,12 +32,12 @@ func FuzzFirstStep(f *testing.F) {
 			return
 		}
 		now := time.Now()
-		step := decide(observation{Now: now, Began: now, Grace: time.Minute, Loss: lossOf("n", nil, ""), Pv: &pv, Claim: &c, OptIn: true,
+		step := decide(observation{Now: now, Grace: time.Minute, Loss: lossOf("n", nil, ""), Pv: &pv, Claim: &c, OptIn: true,
 			Marked: recordedAt(pv.Annotations[api.AnnotationLostSince], now, pv.CreationTimestamp.Time, now)})
 		if step == stepDeleteClaim || step == stepDeletePV || step == stepRemoveFinalizer {
 			t.Errorf("step %d for a volume: %s", step, text)
 		}
-		step = decideContent(contentObservation{kind: ofSnapshot, Now: now, Began: now, Grace: time.Minute, Loss: lossOf("n", nil, ""), C: &content, Bound: &s, OptIn: true,
+		step = decideContent(contentObservation{kind: ofSnapshot, Now: now, Grace: time.Minute, Loss: lossOf("n", nil, ""), C: &content, Bound: &s, OptIn: true,
 			Marked: recordedAt(content.Annotations[api.AnnotationLostSince], now, content.CreationTimestamp.Time, now)})
 		if step == stepDeleteClaim || step == stepRemoveFinalizer {
 			t.Errorf("step %d for a content: %s", step, text)

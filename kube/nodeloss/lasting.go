@@ -67,6 +67,11 @@ func (r *round) lostSince(l loss, vg string, now time.Time) (time.Time, error) {
 	return since, nil
 }
 
+// watched returns how long this controller has observed a loss: since it began, of one that an earlier controller recorded.
+func (r *round) watched(l loss, vg string, now time.Time) time.Duration {
+	return min(now.Sub(r.began), now.Sub(r.Losses.seenAt(lossKeyOf(l, vg))))
+}
+
 // markedAt returns when a controller recorded an object's loss on it; zero: none did. The controllers first observed the loss at lost.
 func (r *round) markedAt(ctx context.Context, now time.Time, l loss, lost time.Time, o metav1.Object) time.Time {
 	note := o.GetAnnotations()[api.AnnotationLostSince]

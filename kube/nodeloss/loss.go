@@ -94,14 +94,14 @@ const (
 	stepReportBroken    // Report, on the object that refers to another without being bound to it, that the controller ignores it.
 )
 
-// watchFirst is how much of the grace period one controller must have observed itself. While none ran, the node may have been
-// back, or the earlier controller's clock may have been wrong.
+// watchFirst is how much of the grace period one controller must have observed itself, whatever the clocks say. While none ran, the node may have been
+// back, or the clock of the earlier controller, or this one's before it was set, may have been wrong.
 const watchFirst = 10 * time.Minute
 
-// releaseAt is when the release is due of a loss recorded at marked, by a controller that started at began.
-func releaseAt(marked, began time.Time, grace time.Duration) time.Time {
+// releaseAt is when the release is due of a loss recorded at marked, which this controller has watched for that long.
+func releaseAt(marked, now time.Time, watched, grace time.Duration) time.Time {
 	at := marked.Add(grace)
-	if seen := began.Add(min(grace, watchFirst)); seen.After(at) {
+	if seen := now.Add(min(grace, watchFirst) - watched); seen.After(at) {
 		return seen
 	}
 	return at
@@ -109,17 +109,21 @@ func releaseAt(marked, began time.Time, grace time.Duration) time.Time {
 
 // observation has all that decides the next step for one volume, as just read.
 type observation struct {
-	Now    time.Time
-	Began  time.Time // Start of this controller.
-	Grace  time.Duration
-	Loss   loss
-	Pv     *corev1.PersistentVolume
-	Claim  *corev1.PersistentVolumeClaim // The claim that the volume is bound to; nil if it no longer exists.
-	broken error                         // Broken link of the chain from the volume to its claim and its node: no step.
-	OptIn  bool                          // The class says release.
-	users  []corev1.Pod                  // Pods that use the claim and have not ended.
-	lost   time.Time                     // When the controllers first observed the loss.
-	Marked time.Time                     // AnnotationLostSince; zero if it is missing, or if no controller can have written it for this loss.
+	Now     time.Time
+	Watched time.Duration // How long this controller has observed the loss.
+	Grace   time.Duration
+	Loss    loss
+	Pv      *corev1.PersistentVolume
+	Claim   *corev1.PersistentVolumeClaim // The claim that the volume is bound to; nil if it no longer exists.
+	broken  error                         // Broken link of the chain from the volume to its claim and its node: no step.
+	OptIn   bool                          // The class says release.
+	users   []corev1.Pod                  // Pods that use the claim and have not ended.
+	lost    time.Time                     // When the controllers first observed the loss.
+	Marked  time.Time                     // AnnotationLostSince; zero if it is missing, or if no controller can have written it for this loss.
+}
+
+func (s observation) releaseAt() time.Time {
+	return releaseAt(s.Marked, s.Now, s.Watched, s.Grace)
 }
 
 func (s observation) due() bool { return !s.Marked.IsZero() && !s.Now.Before(s.Marked.Add(s.Grace)) }
@@ -147,7 +151,7 @@ func decide(s observation) step {
 
 func decideBound(s observation) step {
 	switch {
-	case !s.OptIn, s.copied().node != "", s.Claim.DeletionTimestamp == nil && s.Now.Before(releaseAt(s.Marked, s.Began, s.Grace)):
+	case !s.OptIn, s.copied().node != "", s.Claim.DeletionTimestamp == nil && s.Now.Before(s.releaseAt()):
 		return stepReport
 	case slices.ContainsFunc(s.users, s.alive):
 		return stepInUse

@@ -1,6 +1,7 @@
 package nodeloss
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
@@ -114,9 +115,9 @@ func TestDecide(t *testing.T) {
 		"released, within it":              {observation{Loss: gone, Pv: released, OptIn: true, Marked: now}, stepReport},
 		"not opted in":                     {observation{Loss: gone, Pv: bound, Claim: claim, Marked: old}, stepReport},
 		"due":                              {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old}, stepDeleteClaim},
-		"due, but not seen for long":       {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, Began: now.Add(-9 * time.Minute)}, stepReport},
-		"due, and seen for long":           {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, Began: now.Add(-10 * time.Minute)}, stepDeleteClaim},
-		"begun by another one":             {observation{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old, Began: now}, stepAwait},
+		"due, but not seen for long":       {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, Watched: 9 * time.Minute}, stepReport},
+		"due, and seen for long":           {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, Watched: 10 * time.Minute}, stepDeleteClaim},
+		"begun by another one":             {observation{Loss: gone, Pv: bound, Claim: going, OptIn: true, Marked: old}, stepAwait},
 		"kept while its claim was deleted": {observation{Loss: gone, Pv: kept, OptIn: true, Marked: old}, stepDeletePV},
 		"kept so, and back":                {observation{Pv: kept}, stepClearLoss},
 		"due, copied to another node":      {observation{Loss: gone, Pv: moves(api.AnnotationMoveAnswer, `{"received": "h"}`), Claim: claim, OptIn: true, Marked: old}, stepReport},
@@ -150,7 +151,7 @@ func TestDecide(t *testing.T) {
 		"a broken chain, back":             {observation{Pv: kept, broken: errors.New("forged"), Marked: old}, stepReportBroken},
 		"never bound":                      {observation{Loss: gone, Pv: never, OptIn: true, Marked: old}, stepNothing},
 	} {
-		c.Now, c.Grace = now, 10*time.Minute
+		c.Now, c.Grace, c.Watched = now, 10*time.Minute, cmp.Or(c.Watched, time.Hour)
 		if got := decide(c.observation); got != c.want {
 			t.Errorf("%s: step %d, want %d", name, got, c.want)
 		}
@@ -203,11 +204,11 @@ func TestDecideContent(t *testing.T) {
 		"due":                            {contentObservation{C: there, Bound: &kubeclient.Snapshot{}, Loss: gone, OptIn: true, Marked: old}, stepDeleteClaim},
 		"due, its snapshot is gone":      {contentObservation{C: there, Loss: gone, OptIn: true, Marked: old}, stepReport},
 		"a broken chain":                 {contentObservation{C: going, Bound: &kubeclient.Snapshot{}, broken: errors.New("forged"), Loss: gone, OptIn: true, Marked: old}, stepReportBroken},
-		"due, but not seen for long":     {contentObservation{C: there, Loss: gone, OptIn: true, Marked: old, Began: now}, stepReport},
+		"due, but not seen for long":     {contentObservation{C: there, Bound: &kubeclient.Snapshot{}, Loss: gone, OptIn: true, Marked: old, Watched: time.Minute}, stepReport},
 		"a user deleted it":              {contentObservation{C: going, Loss: gone, Marked: old}, stepRemoveFinalizer},
 		"the same, the node may be back": {contentObservation{C: going, Loss: taint, Marked: old}, stepNothing},
 	} {
-		c.Now, c.Grace = now, 10*time.Minute
+		c.Now, c.Grace, c.Watched = now, 10*time.Minute, cmp.Or(c.Watched, time.Hour)
 		c.kind = ofSnapshot
 		if got := decideContent(c.contentObservation); got != c.want {
 			t.Errorf("%s: step %d, want %d", name, got, c.want)

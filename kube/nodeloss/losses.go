@@ -34,6 +34,7 @@ const lossKeyMax = 253 + 1 + 38
 type Losses struct {
 	mu    sync.Mutex
 	since map[string]map[string]time.Time // by the node and the group of the lossKey
+	seen  map[lossKey]time.Time           // When this process recorded it, by the clock that is never set; not those that it has loaded.
 }
 
 // lossKey identifies a loss: of a node, or of a volume group on an existing node.
@@ -83,7 +84,18 @@ func (l *Losses) record(key lossKey, now time.Time) (time.Time, bool) {
 	}
 	since := now.UTC().Truncate(time.Second) // the precision of the annotation
 	l.put(lossRecord{key, since})
+	if l.seen == nil {
+		l.seen = map[lossKey]time.Time{}
+	}
+	l.seen[key] = now
 	return since, true
+}
+
+// seenAt returns when this process recorded a loss; zero: an earlier one did.
+func (l *Losses) seenAt(key lossKey) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen[key]
 }
 
 func (l *Losses) put(r lossRecord) {
@@ -104,6 +116,7 @@ func (l *Losses) end(key lossKey) {
 }
 
 func (l *Losses) drop(key lossKey) {
+	delete(l.seen, key)
 	delete(l.since[key.node], key.group)
 	if len(l.since[key.node]) == 0 {
 		delete(l.since, key.node)
@@ -149,7 +162,7 @@ func (l *Losses) Load(text string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.since = nil
+	l.since, l.seen = nil, nil
 	for key, at := range since {
 		l.put(lossRecord{parseLossKey(key), at})
 	}

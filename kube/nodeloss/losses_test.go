@@ -83,6 +83,20 @@ func TestAnnotationOfAnotherLossDoesNotShortenGracePeriod(t *testing.T) {
 	}
 }
 
+// TestClockSetForward: a controller whose clock is set forward watches a new loss for as long as any other one.
+func TestClockSetForward(t *testing.T) {
+	for watched, deletes := range map[time.Duration]bool{9 * time.Minute: false, 11 * time.Minute: true} {
+		deleted, _ := lostVolume(t, -59*time.Minute, func(r *round) {
+			hourAgo, key := time.Now().Add(-time.Hour), lossKey{node: "gone"}
+			recorded(t, r.Losses, key, hourAgo)
+			r.Losses.seen[key] = time.Now().Add(-watched) // less than an hour ago, for the clock was set forward meanwhile
+		})
+		if deleted != deletes {
+			t.Errorf("the loss was watched for %s, and the claim is deleted: %t", watched, deleted)
+		}
+	}
+}
+
 // TestAnnotationOfAnotherLossOfASnapshot checks the same for the content of a snapshot.
 func TestAnnotationOfAnotherLossOfASnapshot(t *testing.T) {
 	const path = "/apis/snapshot.storage.k8s.io/v1/"

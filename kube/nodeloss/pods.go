@@ -101,7 +101,7 @@ func (r *round) together(ctx context.Context, s observation) (found []observatio
 				return nil, reportAgain, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, fmt.Sprintf(
 					"%s. nodelvm-controller does not delete this claim while a pod needs claim %s too, whose volume was moving to another node. %s", s.Loss, other.Claim.Name, other.remedyOfMove()))
 			case step == stepMark || step == stepReport && other.OptIn && other.Claim != nil:
-				return nil, max(time.Second, releaseAt(other.Marked, other.Began, other.Grace).Sub(other.Now)), nil
+				return nil, max(time.Second, other.releaseAt().Sub(other.Now)), nil
 			}
 		}
 	}

@@ -27,17 +27,21 @@ var (
 
 // contentObservation has all that decides the next step for a content.
 type contentObservation struct {
-	Now    time.Time
-	Began  time.Time // Start of this controller.
-	Grace  time.Duration
-	Loss   loss
-	C      *kubeclient.Content // Of a group snapshot: the metadata alone.
-	kind   contentKind
-	lost   time.Time            // When the controllers first observed the loss.
-	Bound  *kubeclient.Snapshot // The snapshot that the content is bound to; nil if it no longer exists.
-	broken error                // Broken link of the chain from the content to its snapshot and its node: no step.
-	OptIn  bool                 // Its VolumeSnapshotClass says release.
-	Marked time.Time
+	Now     time.Time
+	Watched time.Duration // How long this controller has observed the loss.
+	Grace   time.Duration
+	Loss    loss
+	C       *kubeclient.Content // Of a group snapshot: the metadata alone.
+	kind    contentKind
+	lost    time.Time            // When the controllers first observed the loss.
+	Bound   *kubeclient.Snapshot // The snapshot that the content is bound to; nil if it no longer exists.
+	broken  error                // Broken link of the chain from the content to its snapshot and its node: no step.
+	OptIn   bool                 // Its VolumeSnapshotClass says release.
+	Marked  time.Time
+}
+
+func (s contentObservation) releaseAt() time.Time {
+	return releaseAt(s.Marked, s.Now, s.Watched, s.Grace)
 }
 
 // decideContent decides the next step: a content has some of the steps of a volume. stepDeleteClaim means the
@@ -56,7 +60,7 @@ func decideContent(s contentObservation) step {
 		return stepReport
 	case s.C.DeletionTimestamp != nil && (s.Loss.kind == lossGone || s.OptIn) && slices.Contains(s.C.Finalizers, s.kind.finalizer):
 		return stepRemoveFinalizer
-	case s.C.DeletionTimestamp == nil && s.Bound != nil && s.OptIn && !s.Now.Before(releaseAt(s.Marked, s.Began, s.Grace)):
+	case s.C.DeletionTimestamp == nil && s.Bound != nil && s.OptIn && !s.Now.Before(s.releaseAt()):
 		return stepDeleteClaim
 	case s.C.DeletionTimestamp == nil:
 		return stepReport
@@ -98,7 +102,7 @@ func (r *round) checkGroup(ctx context.Context, name, nodeName string) (time.Dur
 }
 
 func (r *round) observationOf(kind contentKind) contentObservation {
-	return contentObservation{Now: time.Now(), Began: r.began, Grace: r.Grace, C: &kubeclient.Content{}, kind: kind}
+	return contentObservation{Now: time.Now(), Grace: r.Grace, C: &kubeclient.Content{}, kind: kind}
 }
 
 func isOnNode(content metav1.Object, driver, node string) bool {
@@ -117,6 +121,7 @@ func (r *round) observeContentLoss(ctx context.Context, s *contentObservation, n
 			return err
 		}
 	}
+	s.Watched = r.watched(s.Loss, "", s.Now)
 	s.Marked = r.markedAt(ctx, s.Now, s.Loss, s.lost, s.C)
 	return nil
 }
@@ -154,7 +159,7 @@ func (r *round) doContent(ctx context.Context, s contentObservation, what step) 
 		return 0, r.patchContent(ctx, s, map[string]any{"annotations": map[string]any{api.AnnotationLostSince: noteAt(s.Now, s.C.CreationTimestamp.Time, s.lost).Format(time.RFC3339)}})
 	case stepReport:
 		wait := reportAgain
-		if due := releaseAt(s.Marked, s.Began, s.Grace); due.After(s.Now) {
+		if due := s.releaseAt(); due.After(s.Now) {
 			wait = max(time.Second, due.Sub(s.Now))
 		}
 		if s.Bound == nil {

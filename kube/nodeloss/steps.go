@@ -41,7 +41,7 @@ func (r *round) checkVolume(ctx context.Context, name, node string) (time.Durati
 
 // observe reads what decides the next step, and stops as soon as the rest cannot matter.
 func (r *round) observe(ctx context.Context, pv *corev1.PersistentVolume, name string) (observation, error) {
-	s := observation{Now: time.Now(), Began: r.began, Grace: r.Grace, Pv: pv}
+	s := observation{Now: time.Now(), Grace: r.Grace, Pv: pv}
 	err := r.observeLoss(ctx, &s, name)
 	if err != nil || s.broken != nil || s.Loss.kind == lossNone && s.Marked.IsZero() && pv.Annotations[api.AnnotationReclaimPolicy] == "" {
 		return s, err
@@ -69,6 +69,7 @@ func (r *round) observeLoss(ctx context.Context, s *observation, name string) er
 	} else if s.lost, s.broken = r.lostSince(s.Loss, vg, s.Now); s.broken != nil {
 		return nil //nolint:nilerr // a part of the observation
 	}
+	s.Watched = r.watched(s.Loss, vg, s.Now)
 	s.Marked = r.markedAt(ctx, s.Now, s.Loss, s.lost, s.Pv)
 	return nil
 }
@@ -185,7 +186,7 @@ func (r *round) reportLost(ctx context.Context, s observation) (time.Duration, e
 	case !s.OptIn:
 		return reportAgain, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, s.lostText())
 	}
-	at := releaseAt(s.Marked, s.Began, s.Grace)
+	at := s.releaseAt()
 	return max(time.Second, at.Sub(s.Now)), r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, s.lostText())
 }
 
@@ -201,7 +202,7 @@ func (s observation) lostText() string {
 			"nodelvm-controller releases volumes of storage classes with the annotation %s: %s.", s.Loss.subject(), empty, api.AnnotationOnNodeLoss, api.OnNodeLossRelease)
 	}
 	return what + fmt.Sprintf("If it does not return by %s, nodelvm-controller deletes this claim, as its storage class demands (annotation %s: %s). Its StatefulSet or its operator then creates it again, %s.",
-		releaseAt(s.Marked, s.Began, s.Grace).UTC().Format(time.RFC3339), api.AnnotationOnNodeLoss, api.OnNodeLossRelease, empty)
+		s.releaseAt().UTC().Format(time.RFC3339), api.AnnotationOnNodeLoss, api.OnNodeLossRelease, empty)
 }
 
 // restoreVolume undoes what the controller has done to a volume that is back. checkReturned reports it.
