@@ -51,7 +51,7 @@ func (s *Server) createWithPeers(ctx context.Context, spec lvm.Spec, anywhere bo
 		if errors.As(err, &unplaceable) {
 			s.refusals.add(claims.PodUID, spec, peers, unplaceable.Spec)
 		}
-		s.warnOfCreated(ctx, spec, claims, err)
+		s.warnOfCreated(ctx, spec, claims, anywhere, err)
 	}
 	return volume, err
 }
@@ -138,13 +138,13 @@ func (s *Server) checkPeers(ctx context.Context, spec lvm.Spec, claims api.PodCl
 	here := slices.IndexFunc(claims.Claims, func(c api.PodClaim) bool { return c.Bound && c.Node == s.node })
 	switch {
 	case other.Bound && here >= 0:
-		s.warnClaim(ctx, spec, api.ReasonPodVolumesOnDifferentNodes, fmt.Sprintf("%s: the volume of claim %s is on node %s, the volume of claim %s on node %s. "+
-			"Delete the claim whose data you can lose, and its pods: the new volume is created on the node of the other.",
+		s.warnClaim(ctx, spec, api.ReasonPodVolumesOnDifferentNodes, fmt.Sprintf("%s: the volume of claim %s is on node %s, the volume of claim %[4]s on node %[5]s. "+
+			"Move the volume of claim %[4]s to node %[3]s (docs/howto/move.md). Or delete the claim whose data you can lose, and its pods: the new volume is created on the node of the other.",
 			unschedulable(claims), claims.Claims[here].Name, s.node, other.Name, other.Node))
 	case other.Bound && copied && s.holds(ctx, spec.Source):
 		s.warnClaim(ctx, spec, api.ReasonPodVolumesOnDifferentNodes, fmt.Sprintf("%s: the data source of this claim is on node %s, and the volume of claim %s on node %s. "+
-			"If you can lose the data of claim %s, delete it and its pods: the new volume is created on node %s.",
-			unschedulable(claims), s.node, other.Name, other.Node, other.Name, s.node))
+			"Move the volume of claim %[3]s to node %[2]s (docs/howto/move.md). Or, if you can lose its data, delete claim %[3]s and its pods: the new volume is created on node %[2]s.",
+			unschedulable(claims), s.node, other.Name, other.Node))
 	}
 	return err
 }
@@ -160,18 +160,20 @@ func (s *Server) checkSources(ctx context.Context, spec lvm.Spec, claims api.Pod
 		return nil // the pod runs here, or nowhere
 	}
 	namespace, name, _ := claimKey(spec.Claim, spec.Name)
+	waits := func(claim string) bool {
+		return claim == name || slices.ContainsFunc(claims.Claims, func(peer api.PodClaim) bool { return peer.Name == claim })
+	}
 	var undecided error
 	asked := 0
 	for _, c := range claims.Claims {
-		waits := func(peer api.PodClaim) bool { return peer.Name == c.FromClaim }
-		if !s.staysWithSource(c) || asked == sourcesMost || c.FromClaim != "" && (c.FromClaim == name || slices.ContainsFunc(claims.Claims, waits)) {
+		if !s.staysWithSource(c) || asked == sourcesMost || c.FromClaim != "" && waits(c.FromClaim) {
 			continue
 		}
 		asked++
 		node, err := s.cluster.SourceNode(ctx, namespace, c)
 		switch {
 		case err != nil && undecided == nil:
-			undecided = lvm.Errorf(lvm.KindOf(err), "%s this claim and claim %s on one node, that of the source of claim %[2]s, which is not known yet: %w", needOf(claims), c.Name, err)
+			undecided = lvm.Errorf(lvm.KindOf(err), "%s this claim and claim %s on one node, that of the source of claim %[2]s, which is not known yet: %w%[4]s", needOf(claims), c.Name, err, s.inTurn(ctx, namespace, c, waits))
 		case node == s.node:
 			return nil
 		case node != "":
@@ -179,6 +181,20 @@ func (s *Server) checkSources(ctx context.Context, spec lvm.Spec, claims api.Pod
 		}
 	}
 	return undecided
+}
+
+// inTurn continues a sentence about a clone whose source has no volume yet, if the source's pod waits for a clone of one of these claims.
+func (s *Server) inTurn(ctx context.Context, namespace string, clone api.PodClaim, waits func(claim string) bool) string {
+	if clone.FromClaim == "" {
+		return ""
+	}
+	source, err := s.cluster.PodClaims(ctx, namespace, clone.FromClaim)
+	i := slices.IndexFunc(source.Claims, func(c api.PodClaim) bool { return s.staysWithSource(c) && waits(c.FromClaim) })
+	if err != nil || i < 0 {
+		return ""
+	}
+	return fmt.Sprintf("; and %s that claim and claim %s, a clone of claim %s, on one node, so neither begins: delete that pod, and first start one that uses claim %s alone",
+		needOf(source), source.Claims[i].Name, source.Claims[i].FromClaim, clone.FromClaim)
 }
 
 // staysWithSource reports whether the driver creates the volume of a claim on the node of its source alone.
@@ -193,8 +209,9 @@ func yields(c api.PodClaim, spec lvm.Spec) bool {
 	return c.Indirect && strings.TrimPrefix(spec.Name, api.PrefixVolume) < c.UID
 }
 
-// warnOfCreated warns if the pod cannot move: some of its volumes are here, and the node lacks capacity for the others.
-func (s *Server) warnOfCreated(ctx context.Context, spec lvm.Spec, claims api.PodClaims, refusal error) {
+// warnOfCreated warns if the pod cannot go elsewhere: some of its volumes are here, and the node lacks capacity for the others. anywhere is as
+// isPlacedByScheduler says.
+func (s *Server) warnOfCreated(ctx context.Context, spec lvm.Spec, claims api.PodClaims, anywhere bool, refusal error) {
 	volumes, err := s.volumes.List(ctx)
 	if err != nil {
 		volumes = nil // the event still names the bound claims
@@ -209,10 +226,13 @@ func (s *Server) warnOfCreated(ctx context.Context, spec lvm.Spec, claims api.Po
 	if len(made) == 0 {
 		return
 	}
-	names := strings.Join(made, " and ")
+	names, move := strings.Join(made, " and "), ", or move its volume to a node with capacity for all (docs/howto/move.md)"
+	if spec.Source != (lvm.ID{}) && !anywhere || slices.ContainsFunc(claims.Claims, s.staysWithSource) {
+		move = "" // to no node: the source is here
+	}
 	s.warnClaim(ctx, spec, api.ReasonInsufficientCapacityForPod, fmt.Sprintf("%s: the volume of claim %s is on node %s, which has insufficient capacity for this claim. "+
-		"Free space on node %s. Or, if you can lose the data of claim %s, delete it and its pods: all volumes are then created on one node. (%v)",
-		unschedulable(claims), names, s.node, s.node, names, refusal))
+		"Free space on node %[3]s%[4]s. Or, if you can lose its data, delete claim %[2]s and its pods: all volumes are then created on one node. (%[5]v)",
+		unschedulable(claims), names, s.node, move, refusal))
 }
 
 func (s *Server) warnClaim(ctx context.Context, spec lvm.Spec, reason, message string) {
@@ -328,23 +348,30 @@ func namesOf(spec lvm.Spec, claims api.PodClaims) string {
 	return strings.Join(names, " and ")
 }
 
-// FitTogether returns nil if this node has capacity for the volumes of all these claims of a pod, though csi-provisioner requests some of
-// them for other claims. If the error is lvm.KindInsufficientCapacity, GetCapacity keeps the pod away for some time, as in the cases of
-// createWithPeers. A claim with an invalid request does not count.
-func (s *Server) FitTogether(ctx context.Context, namespace, podUID string, claims []api.PodClaim) error {
+// FitTogether returns nil if this node can have the volumes of a claim and of the peers that wait with it, though csi-provisioner requests some of them for
+// other claims. lvm.KindInsufficientCapacity: it has no capacity for all, and GetCapacity keeps the pod away for some time, as in the cases of
+// createWithPeers; or the source of a peer is on another node. A claim with an invalid request does not count.
+func (s *Server) FitTogether(ctx context.Context, namespace string, claim api.PodClaim, peers api.PodClaims) error {
 	var specs []lvm.Spec
-	for _, c := range claims {
+	for _, c := range append([]api.PodClaim{claim}, peers.Claims...) {
 		if spec, err := s.specOfClaim(c, namespace); err == nil && !c.Bound {
 			specs = append(specs, spec)
 		}
 	}
+	of := lvm.Spec{Name: api.PrefixVolume + claim.UID, Claim: namespace + "/" + claim.Name}
 	if len(specs) < 2 {
-		return nil
+		return s.checkSources(ctx, of, peers)
 	}
 	err := s.volumes.Fits(ctx, specs)
-	var unplaceable *lvm.UnplaceableError
-	if lvm.KindOf(err) == lvm.KindInsufficientCapacity && errors.As(err, &unplaceable) {
-		s.refusals.add(podUID, specs[0], specs[1:], unplaceable.Spec)
+	switch {
+	case err == nil:
+		return s.checkSources(ctx, of, peers)
+	case lvm.KindOf(err) != lvm.KindInsufficientCapacity:
+		return err
 	}
-	return err
+	var unplaceable *lvm.UnplaceableError
+	if errors.As(err, &unplaceable) {
+		s.refusals.add(peers.PodUID, specs[0], specs[1:], unplaceable.Spec)
+	}
+	return lvm.Errorf(lvm.KindInsufficientCapacity, "node %s has insufficient capacity for claims %s together, which pod %s needs on one node", s.node, namesOf(of, peers), strings.Join(peers.Pods, " and pod "))
 }

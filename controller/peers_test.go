@@ -20,6 +20,7 @@ import (
 type cluster struct {
 	claims   []api.PodClaim // of the pod
 	pods     []string       // several that share claims; none: web alone
+	others   api.PodClaims  // Of the claim far, which another pod uses.
 	down     error          // the API server's
 	warnings []string       // "claim reason: message"
 	gone     bool           // the claims are no longer waiting
@@ -49,6 +50,9 @@ func (c *cluster) Asked(namespace, claim string) (answered func()) {
 }
 
 func (c *cluster) PodClaims(_ context.Context, namespace, claim string) (api.PodClaims, error) {
+	if claim == "far" {
+		return c.others, c.down
+	}
 	claims := api.PodClaims{Pods: c.pods, PodUID: "web-uid"}
 	if len(c.pods) == 0 {
 		claims.Pods = []string{"web"}
@@ -372,7 +376,7 @@ func TestCreateRefusedWhilePeerIsElsewhere(t *testing.T) {
 	pod.claims = []api.PodClaim{a, b, c}
 	_, err = pod.create(t, s, a)
 	expectKind(t, err, lvm.KindInsufficientCapacity, "node-2")
-	expectWarning(t, pod, "shop/a a-uid PodVolumesOnDifferentNodes: ", "claim c is on node node-1", "claim b on node node-2", "Delete")
+	expectWarning(t, pod, "shop/a a-uid PodVolumesOnDifferentNodes: ", "claim c is on node node-1", "claim b on node node-2", "Move the volume of claim b to node node-1", "Or delete")
 	if n := volumesOf(t, s); n != 0 {
 		t.Errorf("%d volumes were made", n)
 	}
@@ -412,7 +416,7 @@ func TestCloneStaysWithItsSource(t *testing.T) {
 	pod.claims = []api.PodClaim{copied, plain}
 	_, err = s.CreateVolume(t.Context(), request)
 	expectKind(t, err, lvm.KindOutOfRange, "plain", "node-2")
-	expectWarning(t, pod, "shop/copy copy-uid PodVolumesOnDifferentNodes: ", "plain", "node-2", "copy", "node-1")
+	expectWarning(t, pod, "shop/copy copy-uid PodVolumesOnDifferentNodes: ", "plain", "node-2", "copy", "Move the volume of claim plain to node node-1")
 
 	plain.Bound = false
 	pod.claims = []api.PodClaim{copied, plain}
@@ -491,6 +495,23 @@ func TestPeerFromAnotherNode(t *testing.T) {
 	}
 }
 
+// TestPodsThatCloneEachOther: two pods, of each of which a claim is a clone of a claim of the other, wait for each other.
+func TestPodsThatCloneEachOther(t *testing.T) {
+	for from, want := range map[string]string{
+		"a":     "; and pod api needs that claim and claim back, a clone of claim a, on one node, so neither begins: delete that pod, and first start one that uses claim far alone",
+		"other": "",
+	} {
+		a, b, back := claim("a", lvm.GiB, "vg-nvme"), claim("b", lvm.GiB, "vg-nvme"), claim("back", lvm.GiB, "vg-nvme")
+		b.FromClaim, back.FromClaim = "far", from
+		s, pod, _ := newPod(t, a, b)
+		pod.sources, pod.others = map[string]string{"far": "?"}, api.PodClaims{Pods: []string{"api"}, Claims: []api.PodClaim{back}}
+		_, err := pod.create(t, s, a)
+		if expectKind(t, err, lvm.KindBusy, "far is not ready"+want); want == "" && strings.Contains(err.Error(), "neither begins") {
+			t.Error(err)
+		}
+	}
+}
+
 // TestVolumeOfPeerFromAnotherNode: a volume that was made is answered again, whatever was learned of its peers since.
 func TestVolumeOfPeerFromAnotherNode(t *testing.T) {
 	a, b := claim("a", lvm.GiB, "vg-nvme"), claim("b", lvm.GiB, "vg-nvme")
@@ -516,7 +537,16 @@ func TestBoundPeerWithoutCapacityForTheRest(t *testing.T) {
 		pod.claims = []api.PodClaim{a, b}
 		_, err := pod.create(t, s, b)
 		expectKind(t, err, lvm.KindInsufficientCapacity, "pod web")
-		expectWarning(t, pod, "shop/b b-uid InsufficientCapacityForPod: ", "claim a", "node-1", "delete it")
+		expectWarning(t, pod, "shop/b b-uid InsufficientCapacityForPod: ", "claim a", "node-1", ", or move its volume to a node", "delete claim a")
+
+		c := claim("c", lvm.GiB, "vg-nvme")
+		c.FromSnapshot, pod.sources, pod.warnings = "here", map[string]string{"here": "node-1"}, nil
+		pod.claims = []api.PodClaim{a, b, c}
+		_, err = pod.create(t, s, b)
+		expectKind(t, err, lvm.KindInsufficientCapacity, "pod web")
+		if expectWarning(t, pod, "shop/b b-uid InsufficientCapacityForPod: ", "delete claim a"); strings.Contains(pod.warnings[0], "move") {
+			t.Errorf("a copy is only possible here: %s", pod.warnings[0])
+		}
 	}
 }
 

@@ -20,13 +20,12 @@ func TestFitTogether(t *testing.T) {
 		"both too large together": {[]api.PodClaim{a, b}, false},
 		"fit":                     {[]api.PodClaim{a, small}, true},
 		"one alone":               {[]api.PodClaim{a}, true},
-		"none":                    {nil, true},
 		"with an invalid one":     {[]api.PodClaim{a, invalid}, true},
 		"with a bound one":        {[]api.PodClaim{a, bound}, true},
 	} {
 		s, _, c := newPod(t)
 		free := published(t, s, "vg-nvme")
-		err := s.FitTogether(t.Context(), "shop", "web-uid", test.claims)
+		err := s.FitTogether(t.Context(), "shop", test.claims[0], api.PodClaims{Pods: []string{"web"}, PodUID: "web-uid", Claims: test.claims[1:]})
 		room := published(t, s, "vg-nvme")
 		if test.fits {
 			if err != nil || room != free {
@@ -45,5 +44,21 @@ func TestFitTogether(t *testing.T) {
 		if n := volumesOf(t, s); n != 0 {
 			t.Errorf("%s: %d volumes", name, n)
 		}
+	}
+}
+
+// TestSourceOfAPeerOfASelectingClaim: a claim with a selector does not stay where a peer, which is a copy, cannot be.
+func TestSourceOfAPeerOfASelectingClaim(t *testing.T) {
+	for node, want := range map[string]lvm.Kind{"node-1": lvm.KindInternal, "node-2": lvm.KindInsufficientCapacity, "?": lvm.KindBusy} {
+		a, b := claim("a", lvm.GiB, "vg-nvme"), claim("b", lvm.GiB, "vg-nvme")
+		a.ByOthers, b.FromSnapshot = true, "nightly"
+		s, pod, _ := newPod(t)
+		pod.sources = map[string]string{"nightly": node}
+		err := s.FitTogether(t.Context(), "shop", a, api.PodClaims{Pods: []string{"web"}, PodUID: "web-uid", Claims: []api.PodClaim{b}})
+		if node == "node-1" {
+			must(t, err)
+			continue
+		}
+		expectKind(t, err, want, "the source of claim b")
 	}
 }

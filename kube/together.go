@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 // A claim with a selector gets the volume of another claim. Velero restores the data of a claim so: it waits until the scheduler has
 // selected a node for the claim, and then creates another claim on that node, whose volume it later binds to the first one. So no
 // CreateVolume call shows which volumes one pod needs, and the scheduler compares each claim alone with the published capacity. The agent
-// therefore checks, as soon as the scheduler selects this node, whether all of the pod's claims fit here. If they do not, it returns
+// therefore checks, as soon as the scheduler selects this node, whether all of the pod's claims can be here. If they cannot, it returns
 // them to the scheduler. Velero reads the selected node every two seconds, and keeps the first that it reads.
 
 const (
@@ -29,9 +28,8 @@ const (
 	fittedFor = 30 * time.Second
 )
 
-// Fit checks whether this node has capacity for the volumes of all these claims of a pod. lvm.KindInsufficientCapacity: it has not, and
-// will publish less for some time.
-type Fit func(ctx context.Context, namespace, podUID string, claims []api.PodClaim) error
+// Fit checks whether this node can have the volumes of a claim and of its peers. lvm.KindInsufficientCapacity: it cannot, and the error says why.
+type Fit func(ctx context.Context, namespace string, claim api.PodClaim, peers api.PodClaims) error
 
 // together remembers the pods whose claims fit on this node.
 type together struct {
@@ -74,7 +72,7 @@ func (a *Agent) jobForSelecting(claim *corev1.PersistentVolumeClaim) (job, bool)
 	return job{string(claim.UID) + "/together", func(ctx context.Context) (bool, error) { return false, a.placeTogether(ctx, claim) }}, true
 }
 
-// placeTogether returns the claims of the claim's pod to the scheduler if this node lacks capacity for all of them.
+// placeTogether returns the claims of the claim's pod to the scheduler if this node cannot have all of them.
 func (a *Agent) placeTogether(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	ctx, cancel := context.WithTimeout(ctx, podClaimsTimeout)
 	defer cancel()
@@ -93,34 +91,27 @@ func (a *Agent) placeTogether(ctx context.Context, claim *corev1.PersistentVolum
 	if slices.ContainsFunc(peers.Claims, func(c api.PodClaim) bool { return c.Bound }) {
 		return nil // its node is fixed
 	}
-	all := append([]api.PodClaim{one}, peers.Claims...)
-	err = a.together.fit(ctx, claim.Namespace, peers.PodUID, all)
-	if err == nil {
+	cannot := a.together.fit(ctx, claim.Namespace, one, peers)
+	if cannot == nil {
 		a.together.record(peers.PodUID)
 		return nil
 	}
-	if lvm.KindOf(err) != lvm.KindInsufficientCapacity {
-		return err
+	if lvm.KindOf(cannot) != lvm.KindInsufficientCapacity {
+		return cannot
 	}
-	for _, c := range all {
-		if err := a.returnClaim(ctx, claim.Namespace, c.Name, all, peers.Pods); err != nil {
+	for _, c := range append([]api.PodClaim{one}, peers.Claims...) {
+		if err := a.returnClaim(ctx, claim.Namespace, c.Name, cannot); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// returnClaim removes this node from an unbound claim: the pods need all these claims on one node.
-func (a *Agent) returnClaim(ctx context.Context, namespace, name string, all []api.PodClaim, pods []string) error {
+// returnClaim removes this node from an unbound claim.
+func (a *Agent) returnClaim(ctx context.Context, namespace, name string, why error) error {
 	claim, err := a.client.Claim(ctx, namespace, name)
 	if err != nil || claim == nil || claim.Spec.VolumeName != "" || pending.NodeOfClaim(claim, nil) != a.node {
 		return err
 	}
-	var names []string
-	for _, c := range all {
-		names = append(names, c.Name)
-	}
-	slices.Sort(names)
-	return a.unselect(ctx, claim, fmt.Sprintf("node %s has insufficient capacity for claims %s together, which %s needs on one node: node %s is no longer selected",
-		a.node, strings.Join(names, " and "), "pod "+strings.Join(pods, " and pod "), a.node))
+	return a.unselect(ctx, claim, fmt.Sprintf("%v: node %s is no longer selected", why, a.node))
 }

@@ -65,10 +65,10 @@ func TestPlaceTogether(t *testing.T) {
 		client, sent := kubetest.RecordedClient(t, answers)
 		agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
 		checks := 0
-		agent.PlaceTogether(func(_ context.Context, namespace, pod string, all []api.PodClaim) error {
+		agent.PlaceTogether(func(_ context.Context, namespace string, one api.PodClaim, peers api.PodClaims) error {
 			checks++
-			if namespace != "ns" || pod != "web-uid" || len(all) != 2 || all[0].Name != "a" || all[1].Name != "b" || all[1].AccessModes == nil {
-				t.Errorf("%s: checked %s, %s, %+v", name, namespace, pod, all)
+			if all := peers.Claims; namespace != "ns" || peers.PodUID != "web-uid" || len(all) != 1 || one.Name != "a" || all[0].Name != "b" || all[0].AccessModes == nil {
+				t.Errorf("%s: checked %s, %+v, %+v", name, namespace, one, peers)
 			}
 			return test.fit
 		})
