@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -34,6 +35,11 @@ const maxMoveStatus = 2048
 func MoveStatusOf(annotations map[string]string) (s MoveStatus, ok bool) {
 	text := annotations[AnnotationMoveStatus]
 	return s, text != "" && len(text) < maxMoveStatus && json.Unmarshal([]byte(text), &s) == nil
+}
+
+// IsUnderWay reports whether a move has begun and has not ended.
+func (s MoveStatus) IsUnderWay() bool {
+	return slices.Contains([]string{MovePreparing, MoveStopping, MoveCopying, MoveSwitching}, s.Phase)
 }
 
 // When returns the time of the last change; zero: the status names none.

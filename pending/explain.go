@@ -52,6 +52,10 @@ func boundCause(claim corev1.PersistentVolumeClaim) *Cause {
 		return &Cause{Text: "the claim does not wait: it is bound to " + claim.Spec.VolumeName}
 	case corev1.ClaimPending:
 	case corev1.ClaimLost:
+		if s, _ := api.MoveStatusOf(claim.Annotations); s.IsUnderWay() {
+			return &Cause{Text: fmt.Sprintf("the claim's volume moves from %s to %s, and its PersistentVolume does not exist in between", s.From, s.To),
+				Fix: "wait, and keep the claim: its data is on these nodes; if that lasts: kubectl nodelvm moves -n " + claim.Namespace}
+		}
 		return &Cause{Text: "the claim's PersistentVolume " + claim.Spec.VolumeName + " was deleted",
 			Fix: "if the volume is still on its node (kubectl nodelvm orphans), delete the claim and adopt the volume with it: docs/howto/adopt.md; otherwise delete the claim with its pods, and create it again"}
 	}

@@ -77,8 +77,11 @@ func TestCauses(t *testing.T) {
 		change func(f *Facts)
 		want   []string
 	}{
-		"bound":             {func(f *Facts) { f.Claim.Status.Phase, f.Claim.Spec.VolumeName = corev1.ClaimBound, "pvc-1" }, []string{"bound to pvc-1"}},
-		"lost":              {func(f *Facts) { f.Claim.Status.Phase, f.Claim.Spec.VolumeName = corev1.ClaimLost, "pvc-1" }, []string{"pvc-1 was deleted"}},
+		"bound": {func(f *Facts) { f.Claim.Status.Phase, f.Claim.Spec.VolumeName = corev1.ClaimBound, "pvc-1" }, []string{"bound to pvc-1"}},
+		"lost":  {func(f *Facts) { f.Claim.Status.Phase, f.Claim.Spec.VolumeName = corev1.ClaimLost, "pvc-1" }, []string{"pvc-1 was deleted"}},
+		"lost while it moves": {func(f *Facts) {
+			f.Claim.Status.Phase, f.Claim.Annotations = corev1.ClaimLost, map[string]string{api.AnnotationMoveStatus: `{"phase": "Switching", "from": "node-1", "to": "node-2"}`}
+		}, []string{"moves from node-1 to node-2, and its PersistentVolume does not exist in between"}},
 		"no class":          {func(f *Facts) { f.Claim.Spec.StorageClassName, f.Class = nil, nil }, []string{"names no StorageClass", "storageClassName"}},
 		"missing class":     {func(f *Facts) { f.Class = nil }, []string{`StorageClass "local" does not exist`, "fix: create it"}},
 		"another driver":    {func(f *Facts) { f.Class.Provisioner = "ebs.csi.aws.com" }, []string{"belongs to the driver ebs.csi.aws.com"}},

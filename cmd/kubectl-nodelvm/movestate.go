@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -65,8 +64,7 @@ func moveRowOf(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume,
 
 // judge completes a row by what the PersistentVolume says.
 func (r *moveRow) judge(s api.MoveStatus, claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, known bool) (has bool) {
-	active := slices.Contains([]string{api.MovePreparing, api.MoveStopping, api.MoveCopying, api.MoveSwitching}, s.Phase)
-	on, moving := "", ""
+	active, on, moving := s.IsUnderWay(), "", ""
 	if pv != nil {
 		on, moving = pending.NodeOf(pv), pv.Annotations[api.AnnotationMovingTo]
 	}
