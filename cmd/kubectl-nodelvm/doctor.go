@@ -68,6 +68,8 @@ var checks = []check{
 	{"claims", checkClaims, true},
 	{"waiting pods", checkWaitingPods, true},
 	{"expansions", checkExpansions, true},
+	{"attributes", checkAttributes, true},
+	{"moves", checkMoves, true},
 	{"waiting snapshots", checkWaitingSnapshots, true},
 	{"quotas", eachNode(checkQuotas), false},
 	{"disruption budgets", checkBudgets, false},

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -198,6 +199,19 @@ var faults = []fault{
 		f.claims, f.pods = []corev1.PersistentVolumeClaim{expandedClaim("20Gi")}, []corev1.Pod{pod}
 		f.events = map[types.UID][]corev1.Event{"p": {warning("VolumeResizeFailed", `NodeExpandVolume failed for volume "pvc-1": another key`, 6)}}
 	}, "expansions", "claim shop/data-db-0", "another key (6 s ago)"},
+	{"change of the attributes class that fails", func(f *facts) {
+		changes(f, "gold", corev1.PersistentVolumeClaimModifyVolumeInfeasible, "this node limits no I/O")
+	}, "attributes", "claim shop/data-db-0", "the change of its volume to the VolumeAttributesClass gold fails: this node limits no I/O"},
+	{"attributes class that does not exist", func(f *facts) { changes(f, "", corev1.PersistentVolumeClaimModifyVolumePending, "") },
+		"attributes", "claim shop/data-db-0", "it names the VolumeAttributesClass gold, which does not exist"},
+	{"attributes class that no driver knows", func(f *facts) { changes(f, "", "", "") },
+		"attributes", "claim shop/data-db-0", "it names the VolumeAttributesClass gold, and no driver has begun to change its volume"},
+	{"move that waits for a pod", func(f *facts) { moves(f, api.MoveStopping, 20*time.Minute) },
+		"moves", "claim shop/data-db-0", "the move of its volume to node-2 is Stopping, unchanged for 20m: delete pod db-0"},
+	{"move that no node answers", func(f *facts) {
+		f.claims = []corev1.PersistentVolumeClaim{expandedClaim("10Gi")}
+		f.claims[0].Annotations = map[string]string{api.AnnotationMoveTo: "node-2"}
+	}, "moves", "claim shop/data-db-0", "the move of its volume to node-2 has not begun: node node-1 has not answered: does its driver move volumes (move.enabled)?"},
 	{"silent node", silence, "nodes answer", "node-2", "has not answered within 10s"},
 	{"deleted Node object", func(f *facts) {
 		silence(f)
@@ -336,6 +350,52 @@ func expandedClaim(request string) corev1.PersistentVolumeClaim {
 	return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-db-0", UID: "data-db-0"},
 		Spec:   corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("local"), VolumeName: "pvc-1", Resources: corev1.VolumeResourceRequirements{Requests: size(request)}},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size("10Gi")}}
+}
+
+// changes gives the cluster a claim that asks for the attributes class gold.
+func changes(f *facts, target string, state corev1.PersistentVolumeClaimModifyVolumeStatus, failure string) {
+	claim := expandedClaim("10Gi")
+	claim.Spec.VolumeAttributesClassName = ptr.To("gold")
+	if state != "" {
+		claim.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{Status: state, TargetVolumeAttributesClassName: target}
+	}
+	if failure != "" {
+		claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimVolumeModifyVolumeError, Status: corev1.ConditionTrue, Message: failure}}
+	}
+	f.claims = []corev1.PersistentVolumeClaim{claim}
+}
+
+// moves gives the cluster a claim whose volume moves, and whose status is that old.
+func moves(f *facts, phase string, old time.Duration) {
+	claim := expandedClaim("10Gi")
+	claim.Annotations = map[string]string{api.AnnotationMoveTo: "node-2", api.AnnotationMoveStatus: fmt.Sprintf(`{"phase": %q, "from": "node-1", "to": "node-2", "message": "delete pod db-0", "time": %q}`, phase, now.Add(-old).UTC().Format(time.RFC3339Nano))}
+	f.claims = []corev1.PersistentVolumeClaim{claim}
+	f.volumes[0].Annotations = map[string]string{api.AnnotationMovingTo: "node-2", api.AnnotationMoveRecord: "{}"}
+}
+
+// TestDoctorLeavesChangesAlone: a move that goes on is no fault, nor is an attributes class that the volume gets after it.
+func TestDoctorLeavesChangesAlone(t *testing.T) {
+	for name, plant := range map[string]func(*facts){
+		"a change under way": func(f *facts) { changes(f, "gold", corev1.PersistentVolumeClaimModifyVolumeInProgress, "") },
+		"a class that is wanted no more": func(f *facts) {
+			changes(f, "gold", corev1.PersistentVolumeClaimModifyVolumeInfeasible, "no")
+			f.claims[0].Spec.VolumeAttributesClassName = nil
+		},
+		"a move that goes on": func(f *facts) {
+			moves(f, api.MoveCopying, time.Minute)
+			f.claims[0].Spec.VolumeAttributesClassName = ptr.To("gold")
+		},
+		"a move that has ended": func(f *facts) {
+			moves(f, api.MoveMoved, time.Hour)
+			f.claims[0].Annotations[api.AnnotationMoveTo], f.volumes[0].Annotations = "node-1", nil
+		},
+	} {
+		f := sound()
+		plant(f)
+		if found := examine(f).Findings; len(found) > 0 {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
 }
 
 // unscheduled is a pod that the scheduler cannot place.

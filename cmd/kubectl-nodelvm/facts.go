@@ -56,6 +56,7 @@ const (
 	theCapacities = "CSIStorageCapacities"
 	theQuotas     = "ResourceQuotas"
 	theContents   = "VolumeSnapshotContents"
+	theVolumes    = "PersistentVolumes"
 )
 
 // gather reads the facts for doctor, and records what it may not read.
@@ -73,7 +74,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	f.classes, f.otherClasses, err = c.classes(ctx)
 	read("storage classes", err)
 	f.volumes, err = c.volumes(ctx)
-	read("PersistentVolumes", err)
+	read(theVolumes, err)
 	f.contents, f.snapshotAPI, err = c.contents(ctx)
 	read(theContents, err)
 	f.keyPolicy, err = c.readKeyPolicy(ctx, f.classes)

@@ -52,7 +52,7 @@ func (c *cluster) moveFacts(ctx context.Context, namespace string, ask []string)
 		}
 	}
 	f.volumes, err = known(c.volumes(ctx))
-	read("PersistentVolumes", err)
+	read(theVolumes, err)
 	classes, _, err := c.classes(ctx)
 	f.classes, err = known(classes, err)
 	read("storage classes", err)
