@@ -71,6 +71,18 @@ func disksOf(t *testing.T, serial string) (paths []string) {
 	return paths
 }
 
+// serialOf returns the first of these serial numbers whose disk is in a list of devices.
+func serialOf(t *testing.T, serials []string, devices string) string {
+	t.Helper()
+	for _, serial := range serials {
+		if slices.Contains(strings.Fields(devices), diskOf(t, serial)) {
+			return serial
+		}
+	}
+	t.Fatalf("none of the disks %q is in %q", serials, devices)
+	return ""
+}
+
 // pull takes a disk out. The kernel, and so the driver, loses its device, whoever uses it. It is back when the test ends.
 func pull(t *testing.T, serial string) {
 	t.Helper()

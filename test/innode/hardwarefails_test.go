@@ -114,19 +114,23 @@ func metrics(t *testing.T) string {
 	return string(text)
 }
 
-// TestHardwareLegFails: a disk below a RAID1 volume fails, and stays in the node. The pod goes on. When the disk works again, the condition names
-// the command that uses it, and after this command the condition is gone.
+// TestHardwareLegFails: the disk below the first leg of a RAID1 volume fails, and stays in the node. The pod goes on. When the disk works again,
+// the condition names the command that uses it, and after this command the condition is gone.
 func TestHardwareLegFails(t *testing.T) {
-	const group, serial = "vg-leg", "nvme-a"
-	hardwareGroup(t, group, serial, "nvme-b")
+	const group = "vg-leg"
+	serials := []string{"nvme-a", "nvme-b"} // the first leg is on the one whose physical volume has the lesser UUID
+	hardwareGroup(t, group, serials...)
 	c := connect(t)
 	request := onDisks("leg", group, 96*mebibyte, "layout", "raid1")
 	v := c.create(t, request)
 	pod := c.opened(t, v, mountCapability("ext4"), nil)
 	must(t, writes(pod.file("text"), "before"))
 	settled(t)
+	leg := output(t, realLVM, "lvs", "-a", "--noheadings", "-o", "devices", group+"/"+filepath.Base(v.GetVolumeId())+"_rimage_0")
+	serial := serialOf(t, serials, strings.ReplaceAll(leg, "(", " ("))
 	whole, disk := c.capacity(t, request.Parameters), diskOf(t, serial)
 
+	t.Logf("%s, %s, below the first leg fails", serial, disk)
 	repair := fail(t, serial)
 	must(t, writes(pod.file("text"), "meanwhile"))
 	must(t, readsDisk(t, sourceOf(t, pod.target)))

@@ -4,7 +4,6 @@ package innode
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -57,7 +56,7 @@ func (p pullCase) run(t *testing.T) {
 	pod := c.opened(t, v, mountCapability("ext4"), secret)
 	must(t, writes(pod.file("text"), "before"))
 	settled(t)
-	whole, before, lost := c.capacity(t, request.Parameters), volumes(t), p.below(t, v)
+	whole, before, lost := c.capacity(t, request.Parameters), volumes(t), p.below(t)
 	former := diskOf(t, lost)
 	t.Logf("pulls %s, %s; the capacity is %s", lost, former, mib(whole))
 
@@ -84,16 +83,9 @@ func (p pullCase) run(t *testing.T) {
 }
 
 // below returns the serial number of a disk that the volume, or its thin pool, is on.
-func (p pullCase) below(t *testing.T, v *csi.Volume) string {
+func (p pullCase) below(t *testing.T) string {
 	t.Helper()
-	used := output(t, realLVM, "pvs", "--noheadings", "-o", "pv_name", "-S", "pv_used>0 && vg_name="+p.group)
-	for _, serial := range p.serials {
-		if slices.Contains(strings.Fields(used), diskOf(t, serial)) {
-			return serial
-		}
-	}
-	t.Fatalf("%s is on none of %q, but on %q", filepath.Base(v.GetVolumeId()), p.serials, used)
-	return ""
+	return serialOf(t, p.serials, output(t, realLVM, "pvs", "--noheadings", "-o", "pv_name", "-S", "pv_used>0 && vg_name="+p.group))
 }
 
 // checkPod checks what the pod of the volume can do without the disk.
