@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
@@ -15,7 +16,7 @@ import (
 // is what the CO calls the volume, claim is "namespace/name" or empty. A managed volume is returned as it is. On an error the
 // driver has changed nothing. KindNotFound: the volume does not exist, or it is being created or removed. KindConflict: it is
 // part of another volume, no class has its layout, or it belongs to another cluster. KindInUse: it is open, or other volumes
-// depend on it.
+// depend on it. KindInsufficientCapacity: the group's metadata area is nearly full.
 func (h *Host) Adopt(ctx context.Context, group lvm.VGName, lv, name, claim string) (lvm.Volume, error) {
 	s, err := h.engine.ReadState(ctx)
 	if err != nil {
@@ -38,6 +39,9 @@ func (h *Host) Adopt(ctx context.Context, group lvm.VGName, lv, name, claim stri
 		return v, err
 	}
 	v.Name, v.Claim, v.Cluster, v.State = name, claim, h.engine.Config.Cluster, lvm.StateReady
+	if err := alloc.CheckMetadata(g, lvm.Bytes(len(strings.Join(lvm.VolumeTags(v), "")))); err != nil {
+		return lvm.Volume{}, err
+	}
 	t, err := lvmcmd.TargetOf(g.Name, lv)
 	if err != nil {
 		return lvm.Volume{}, err

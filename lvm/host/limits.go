@@ -2,8 +2,10 @@ package host
 
 import (
 	"context"
+	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
@@ -18,7 +20,8 @@ type limiting struct {
 
 // SetLimits records the limits of a ready volume's I/O in one commit, and returns the volume. It takes no LVM process if the volume
 // has these limits already. It changes no device or cgroup: its caller has them applied to the pods that use the volume. An empty uuid
-// stands for any. KindNotFound, KindNotLocal: as Lookup; KindBusy: retry, perhaps after a disk has returned.
+// stands for any. KindNotFound, KindNotLocal: as Lookup; KindBusy: retry, perhaps after a disk has returned;
+// KindInsufficientCapacity: the group's metadata area is nearly full.
 func (h *Host) SetLimits(ctx context.Context, id lvm.ID, uuid string, limits lvm.Limits) (lvm.Volume, error) {
 	return oplock.Do(ctx, &h.operations, id.LV, limiting{id, uuid, limits}, func(ctx context.Context) (lvm.Volume, error) {
 		return h.setLimits(ctx, id, uuid, limits)
@@ -43,6 +46,9 @@ func (h *Host) setLimits(ctx context.Context, id lvm.ID, uuid string, limits lvm
 		return v, h.engine.Flush(g) // an earlier attempt may have ended between its commit and the flush
 	}
 	if err := lvm.CheckNoNewMissingPV(g); err != nil {
+		return lvm.Volume{}, err
+	}
+	if err := alloc.CheckMetadata(g, lvm.Bytes(len(lvm.LimitsTag(limits))-len(strings.Join(lvm.LimitsTags(lv.Tags), "")))); err != nil {
 		return lvm.Volume{}, err
 	}
 	t, err := lvmcmd.TargetOf(g.Name, lv.Name)

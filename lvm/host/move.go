@@ -229,14 +229,11 @@ func (h *Host) NoteMove(ctx context.Context, id lvm.ID, uuid, record string) err
 	}
 	_, err := h.moveStep(ctx, moveStep{name: "noted", id: id, uuid: uuid, record: record}, func(_ context.Context, at located) (lvm.Volume, error) {
 		next := at.v
-		switch {
-		case at.v.State != lvm.StateReady && !at.v.State.IsMove():
+		if at.v.State != lvm.StateReady && !at.v.State.IsMove() {
 			return next, stepRefused(at.v, "noted")
-		case len(record) > len(at.v.Record) && at.g.MDAFree < 2*lvm.Bytes(len(record))+alloc.MdaReserve:
-			return next, alloc.MetadataAreaFull(at.g)
 		}
 		next.Record = record
-		return next, nil
+		return next, alloc.CheckMetadata(at.g, 2*lvm.Bytes(len(record)-len(at.v.Record)))
 	})
 	return err
 }

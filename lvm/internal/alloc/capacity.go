@@ -158,6 +158,15 @@ func CheckAllocatable(s lvm.State, g lvm.Group, class lvm.Class) error {
 	return nil
 }
 
+// CheckMetadata refuses (lvm.KindInsufficientCapacity) a commit that makes the group's text longer by so many bytes, if the deletion of volumes then
+// had no space.
+func CheckMetadata(g lvm.Group, more lvm.Bytes) error {
+	if more > 0 && g.MDAFree < more+MdaReserve {
+		return MetadataAreaFull(g)
+	}
+	return nil
+}
+
 // MetadataAreaFull returns what to do about a full metadata area. Each disk has all of the text, so the smallest area is the
 // limit, and an additional disk does not help.
 func MetadataAreaFull(g lvm.Group) error {

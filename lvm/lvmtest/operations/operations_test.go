@@ -101,3 +101,23 @@ func TestUnfinishedCloneSnapshots(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
+
+// TestFullMetadataAreaKeepsRoomForDeletions: nothing that makes the metadata longer leaves too little of its area for a deletion, which must write
+// too.
+func TestFullMetadataAreaKeepsRoomForDeletions(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	v := d.MustCreate(t, b.Spec("v", 8*lvm.MiB))
+	b.Admin(t, "lvcreate", "-y", "-l", "1", "-n", "theirs", b.Group)
+	limits := lvm.Limits{Fixed: lvm.Rates{ReadIOPS: 100}}
+	_, err := d.SetLimits(t.Context(), v.ID, v.UUID, limits)
+	hosttest.Must(t, err)
+	node.Change(b.Group, func(g *lvm.Group) { g.MDAFree = 16 * lvm.KiB })
+	more := limits
+	more.Fixed.WriteIOPS = 50
+	hosttest.Refused(t, "further limits", lvm.KindInsufficientCapacity)(d.SetLimits(t.Context(), v.ID, v.UUID, more))
+	hosttest.Refused(t, "adopt", lvm.KindInsufficientCapacity)(d.Adopt(t.Context(), lvm.VGName(b.Group), "theirs", "theirs", ""))
+	hosttest.WantKind(t, "note a move", d.NoteMove(t.Context(), v.ID, v.UUID, "a record"), lvm.KindInsufficientCapacity)
+	_, err = d.SetLimits(t.Context(), v.ID, v.UUID, lvm.Limits{})
+	hosttest.Must(t, err)
+	d.MustRemove(t, v)
+}
