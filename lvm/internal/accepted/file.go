@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -140,7 +141,7 @@ type stamp struct {
 func stampOf(path string) (stamp, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
-		return stamp{}, err
+		return stamp{}, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
 	return stamp{st.Ino, st.Mtim, st.Size}, nil
 }

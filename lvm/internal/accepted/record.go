@@ -62,6 +62,10 @@ func (r *Record) refresh() {
 	if err == nil {
 		entries, err = load(r.File)
 	}
+	if _, failed := errors.AsType[*fs.PathError](err); failed && r.begun && !errors.Is(err, fs.ErrNotExist) {
+		r.warn("cannot read the record of accepted physical volumes: the driver uses what it read last", err)
+		return
+	}
 	r.read, r.begun, r.refused = now, true, nil
 	r.entries, r.absent = entries, err != nil
 	r.first = r.absent

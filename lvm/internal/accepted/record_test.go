@@ -77,6 +77,20 @@ func TestLostRecord(t *testing.T) {
 	}
 }
 
+// TestRecordThatCannotBeRead: a running driver keeps what it knows while the file cannot be read. That is no first use: it would accept what others
+// can write.
+func TestRecordThatCannotBeRead(t *testing.T) {
+	r := recordIn(t, t.TempDir())
+	if v := admit(r, disk("a")); v.Reason != FirstUse {
+		t.Fatalf("%+v", v)
+	}
+	must(t, os.Remove(r.File))
+	must(t, os.Mkdir(r.File, 0o700)) // as read(2) fails with EISDIR, it may fail with EIO
+	if v := admit(r, disk("b")); v.Reason != "" || r.First() || !r.Names(pv, Identity{WWID: "a"}) {
+		t.Errorf("%+v; the record has %+v", v, r.Entries())
+	}
+}
+
 // TestRecordThatCannotBeWritten: what is accepted stays so, the first use ends nevertheless, and the log says it once.
 func TestRecordThatCannotBeWritten(t *testing.T) {
 	r, log := recordIn(t, t.TempDir()), &bytes.Buffer{}
