@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,8 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-
-	"encoding/json"
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -51,8 +50,9 @@ func TestSelectedNodeThatDoesNotExist(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var requests []string
 				answer := func(code int, body any) (*http.Response, error) {
-					text, err := json.Marshal(body)
-					return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(string(text)))}, err
+					recorder := httptest.NewRecorder()
+					kubetest.Reply(recorder, code, body)
+					return recorder.Result(), nil
 				}
 				client, err := kubeclient.NewClientFor(&rest.Config{Host: "http://api", Transport: trip(func(r *http.Request) (*http.Response, error) {
 					requests = append(requests, r.Method+" "+r.URL.Path)

@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -145,15 +146,17 @@ func Last(o any) any {
 }
 
 // Get reads an object; false: it does not exist. A tenant may write a name into a claim or pod that no object can have, of any length. Get
-// treats it as missing: client-go or the API server would refuse the request, and the caller would retry forever.
+// treats it as missing: client-go or the API server would refuse the request, and the caller would retry forever. A 404 that the API server did not write
+// proves no absence: each one serves the API group "".
 func Get(ctx context.Context, client rest.Interface, resource, namespace, name string, into runtime.Object) (bool, error) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 || namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0 {
 		return false, nil
 	}
-	if err := client.Get().Resource(resource).NamespaceIfScoped(namespace, namespace != "").Name(name).Do(ctx).Into(into); err != nil {
-		return false, UnlessNotFound(err)
+	err := client.Get().Resource(resource).NamespaceIfScoped(namespace, namespace != "").Name(name).Do(ctx).Into(into)
+	if apierrors.IsNotFound(err) && apierrors.IsUnexpectedServerError(err) && client.APIVersion().Group == corev1.GroupName {
+		return false, fmt.Errorf("the answer is not one of the API server, but perhaps of a proxy before it: %v", err) //nolint:errorlint // callers take a wrapped one as absence
 	}
-	return true, nil
+	return err == nil, UnlessNotFound(err)
 }
 
 // Read is Get for a caller that has no object yet; nil: it does not exist. kind is what an error calls it.

@@ -54,7 +54,12 @@ func Class(name, provisioner string, mode storagev1.VolumeBindingMode) *storagev
 	return c
 }
 
+// Reply answers as the API server does.
 func Reply(w http.ResponseWriter, code int, body any) {
+	if status, is := body.(metav1.Status); is {
+		status.TypeMeta, status.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, metav1.StatusFailure
+		body = status
+	}
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(body) // the client may have closed the connection
