@@ -52,6 +52,9 @@ func (c *command) drainCheckCommand() *cobra.Command {
 // errNoDriverThere explains why a node's disks are unknown. Such a node may never have had a driver.
 var errNoDriverThere = errors.New("no driver pod runs on the node")
 
+// errDriverLeft is the same of a node that had one: the kubelet has set its label when it registered the driver.
+var errDriverLeft = errors.New("no driver pod runs on the node, and its label " + api.TopologyKey + " says that one did: former copies, orphans and other data may be on its disks. Bring the pod back; if you know that nothing is there, remove the label")
+
 // drainable returns nil if no data stays on the node, and an error if an incomplete report leaves that open.
 func drainable(rows []leftRow, incomplete error) error {
 	switch {
@@ -92,8 +95,9 @@ func (c *cluster) leftOn(ctx context.Context, node string) (rows []leftRow, inco
 		return nil, nil, err
 	}
 	known := slices.ContainsFunc(volumes, func(pv corev1.PersistentVolume) bool { return pending.NodeOf(&pv) == node })
+	var object corev1.Node
 	if !known { // a deleted node may have left volumes; without volumes the node must exist
-		if err := c.get(ctx, "/api/v1/nodes/"+node, &corev1.Node{}); err != nil {
+		if err := c.get(ctx, "/api/v1/nodes/"+node, &object); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -107,7 +111,11 @@ func (c *cluster) leftOn(ctx context.Context, node string) (rows []leftRow, inco
 	}
 	drivers = slices.DeleteFunc(drivers, func(pod corev1.Pod) bool { return pod.Spec.NodeName != node })
 	answers := c.answers(ctx, drivers, nil)
-	return leftRows(node, volumes, usersOf(pods), contents, answers), incompleteOf(answers), nil
+	incomplete = incompleteOf(answers)
+	if errors.Is(incomplete, errNoDriverThere) && object.Labels[api.TopologyKey] != "" {
+		incomplete = errDriverLeft
+	}
+	return leftRows(node, volumes, usersOf(pods), contents, answers), incomplete, nil
 }
 
 // incompleteOf returns why the answers of a node's driver pods may lack a volume, or nil if each lists all that is on the disks.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/report"
 )
@@ -116,6 +117,22 @@ func TestForgedDaemonSet(t *testing.T) {
 		}
 		if namespace != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%s: that of %q, %v; want %q, %q", name, namespace, err, test.want, test.err)
+		}
+	}
+}
+
+// TestDrainCheckWithoutADriver: a node whose driver pod is gone is not reported as empty, unless it never had one.
+func TestDrainCheckWithoutADriver(t *testing.T) {
+	for label, empty := range map[string]bool{"node-1": false, "": true} {
+		c, _ := apiServer(t, map[string]any{
+			"/api/v1/pods":              corev1.PodList{},
+			"/api/v1/persistentvolumes": corev1.PersistentVolumeList{},
+			"/api/v1/nodes/node-1":      corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{api.TopologyKey: label}}},
+			"/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents": struct{}{},
+		})
+		rows, incomplete, err := c.leftOn(t.Context(), "node-1")
+		if must(t, err); (drainable(rows, incomplete) == nil) != empty {
+			t.Errorf("with the label %q: %v", label, incomplete)
 		}
 	}
 }

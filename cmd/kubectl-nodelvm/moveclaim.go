@@ -17,11 +17,10 @@ import (
 // the right to read PersistentVolumes it is what the claim's status says.
 func (f *moveFacts) isMoving(claim *corev1.PersistentVolumeClaim) (to string, moving bool) {
 	s, _ := api.MoveStatusOf(claim.Annotations)
-	active := slices.Contains([]string{api.MovePreparing, api.MoveStopping, api.MoveCopying, api.MoveSwitching}, s.Phase)
 	pv := f.volume(claim)
 	switch {
 	case f.volumes == nil, pv == nil && claim.Status.Phase == corev1.ClaimLost:
-		return s.To, active
+		return s.To, s.IsUnderWay()
 	case pv == nil:
 		return "", false
 	}
