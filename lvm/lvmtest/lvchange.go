@@ -165,7 +165,7 @@ func (n *Node) lvchange(g *group, lv *lvm.LV, l line) *failure {
 		g.commit()
 	}
 	if l.values["-a"] == "y" && (lv.Pool != "" || lv.Thin != nil) {
-		if f := n.mismatched(g, cmp.Or(lv.Pool, lv.Name)); f != nil {
+		if f := cmp.Or(n.mismatched(g, cmp.Or(lv.Pool, lv.Name)), n.blocked(g, cmp.Or(lv.Pool, lv.Name))); f != nil {
 			return f
 		}
 	}

@@ -99,6 +99,26 @@ func TestEmptyPoolOfAnotherStateIsKept(t *testing.T) {
 	}
 }
 
+// TestHalfActivePoolIsRemoved: a driver and its lvm were killed while they activated a new pool, and no volume is requested any more.
+func TestHalfActivePoolIsRemoved(t *testing.T) {
+	node := hosttest.NewNode()
+	b, d := hosttest.OnFake(node), newPoolDriver(t, node)
+	node.Fail(lvmtest.Fault{Half: true})
+	node.Before(func(argv []string) {
+		if slices.Contains(argv, "thin-pool") {
+			node.Fail(lvmtest.Fault{Killed: true}) // the next command, too
+		}
+	})
+	if _, err := d.Create(t.Context(), b.Thin("v", 8*lvm.MiB, lvm.ID{})); err == nil || !hasPool(node) {
+		t.Fatalf("the pool exists: %v, and the error is %v", hasPool(node), err)
+	}
+	hosttest.Must(t, d.Close(t.Context()))
+	d = newPoolDriver(t, node)
+	if checkPools(t, d); hasPool(node) {
+		t.Error("the pool still exists")
+	}
+}
+
 // TestAdminCreatesDuringPoolRemoval: a volume that an admin creates in a pool while the command that removes the pool waits for LVM's
 // lock stays, and so does the pool.
 func TestAdminCreatesDuringPoolRemoval(t *testing.T) {
