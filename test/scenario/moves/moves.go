@@ -45,6 +45,7 @@ func Scenarios() []scenario.Scenario {
 		}},
 		{Says: "the former copies on " + there + " are deleted on request", Prove: finish(there)},
 		{Says: "on a disk so slow that a comparison takes minutes, a move can be cancelled, and the next one arrives", Limit: 30 * time.Minute, Prove: m.comparesSlowly},
+		{Says: "the former copies on " + here + " are deleted on request", Prove: finish(here)},
 		{Says: "everything is deleted, and the driver is as shipped", Prove: end},
 	}}}
 }
