@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodelvm/nodelvm/api"
+	"github.com/nodelvm/nodelvm/kube/kubeclient"
 )
 
 // groupUUID is a volume group's, as handles have it.
@@ -127,6 +129,12 @@ func TestPolicies(t *testing.T) {
 			InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: here.name}, Source: corev1.EventSource{Component: component}}, metav1.CreateOptions{})
 		return err
 	}
+	asks, err := kubeclient.NewClientFor(config(here.token))
+	must(t, err)
+	now, clock := asks.Now(t.Context(), here.name)
+	if since := time.Since(now); since < -time.Second || since > time.Minute { // the API server truncates it to seconds
+		t.Errorf("the API server's time is %s, %s ago", now, since)
+	}
 	_, secret := core.Secrets(system).List(t.Context(), metav1.ListOptions{})
 	expectTried(t,
 		tried{"publish its capacity", "", publish(capacityOf(here.name, "thin", "9Gi"))},
@@ -134,6 +142,7 @@ func TestPolicies(t *testing.T) {
 		tried{"publish what a node group will have", "may publish only its own capacity", publish(future)},
 		tried{"publish for another driver's class", anotherDriver, publish(capacityOf(here.name, class.Name, "9Gi"))},
 		tried{"write an event", "", tell(driver)},
+		tried{"ask for the API server's time", "", clock},
 		tried{"write the kubelet's event", "may write events only in the name of nodelvm.io", tell("kubelet")},
 		tried{"read Secrets", `cannot list resource "secrets"`, secret},
 	)
