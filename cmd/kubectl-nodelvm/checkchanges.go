@@ -53,7 +53,11 @@ func checkMoves(f *facts, found func(where, what, fix string)) {
 	reported := 0
 	for i := range f.claims {
 		claim := &f.claims[i]
-		row, has := moveRowOf(claim, f.volume(claim), !f.unreadable[theVolumes])
+		pv := f.volume(claim)
+		if pv == nil && (claim.Status.Phase != corev1.ClaimLost || api.ProvisionerOf(claim.Annotations) != api.DriverName) {
+			continue // it has no volume yet, or another driver's
+		}
+		row, has := moveRowOf(claim, pv, !f.unreadable[theVolumes])
 		if !has || row.ended() || !row.Changed.IsZero() && f.now.Sub(row.Changed) < stuckFor || reported == claimsReported {
 			continue
 		}

@@ -12,16 +12,32 @@ import (
 	"github.com/nodelvm/nodelvm/pending"
 )
 
-// checkNodesReady reports nodes with a driver pod that are not Ready.
+// checkNodesReady reports nodes with a driver pod that are not Ready. What follows from that, no other check reports.
 func checkNodesReady(f *facts, found func(where, what, fix string)) {
 	for _, node := range f.nodes {
-		i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
-		runs := slices.ContainsFunc(f.drivers, func(pod corev1.Pod) bool { return pod.Spec.NodeName == node.Name })
-		if runs && i >= 0 && node.Status.Conditions[i].Status != corev1.ConditionTrue {
-			found(node.Name, "the node is not Ready, so pods with its volumes cannot run: "+node.Status.Conditions[i].Message,
-				"kubectl describe node "+node.Name+"; if it does not come back: docs/howto/lost-nodes.md")
+		why, down := f.isDown(node.Name)
+		if down && slices.ContainsFunc(f.drivers, func(pod corev1.Pod) bool { return pod.Spec.NodeName == node.Name }) {
+			found(node.Name, "the node is not Ready, so pods with its volumes cannot run: "+why, "kubectl describe node "+node.Name+"; if it does not come back: docs/howto/lost-nodes.md")
 		}
 	}
+}
+
+// isDown reports whether a node is not Ready, and what its condition says.
+func (f *facts) isDown(name string) (why string, down bool) {
+	node := find(f.nodes, func(n *corev1.Node) bool { return n.Name == name })
+	if node == nil {
+		return "", false
+	}
+	ready := find(node.Status.Conditions, func(c *corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	if ready == nil || ready.Status == corev1.ConditionTrue {
+		return "", false
+	}
+	return ready.Message, true
+}
+
+// isDeleted reports whether the cluster has no such node.
+func (f *facts) isDeleted(name string) bool {
+	return len(f.nodes) > 0 && !slices.ContainsFunc(f.nodes, func(n corev1.Node) bool { return n.Name == name })
 }
 
 // Limits of doctor's findings about claims and pods: a full cluster may have thousands that wait.

@@ -44,6 +44,9 @@ func checkDaemonSet(f *facts, found func(where, what, fix string)) {
 		found("DaemonSet "+set.Namespace+"/"+set.Name, "the DaemonSet selects no node", "check its nodeSelector and affinity, and the labels of the nodes")
 	}
 	for _, pod := range f.drivers {
+		if _, down := f.isDown(pod.Spec.NodeName); down {
+			continue
+		}
 		if why := waiting(&pod); why != "" {
 			found(pod.Spec.NodeName, "the driver's pod "+pod.Name+" is not ready: "+why,
 				fmt.Sprintf("kubectl -n %s describe pod %s; kubectl -n %s logs %s --all-containers", pod.Namespace, pod.Name, pod.Namespace, pod.Name))
@@ -132,9 +135,10 @@ func checkRights(f *facts, found func(where, what, fix string)) {
 // checkNodesAnswer checks whether each driver serves its status page and is ready.
 func checkNodesAnswer(f *facts, found func(where, what, fix string)) {
 	for _, a := range f.answers {
-		deleted := len(f.nodes) > 0 && !slices.ContainsFunc(f.nodes, func(n corev1.Node) bool { return n.Name == a.node })
+		_, down := f.isDown(a.node)
 		switch {
-		case a.err != nil && deleted:
+		case a.err != nil && down:
+		case a.err != nil && f.isDeleted(a.node):
 			found(a.node, a.err.Error()+"; its Node object is deleted", "if the node exists, restart its kubelet, which creates the object again; if it is lost: docs/howto/lost-nodes.md")
 		case a.err != nil:
 			found(a.node, a.err.Error(), "kubectl describe node "+a.node+"; read the driver's log there")

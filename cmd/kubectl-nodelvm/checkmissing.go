@@ -52,6 +52,8 @@ func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 		case node == "":
 			found(where, "the node affinity of its volume "+pv.Name+" does not name one node by "+api.TopologyKey+": a pod may start on a node without the volume",
 				"set the reclaim policy Retain, delete claim and volume, and create them again with the manifests of nodelvm adopt (docs/howto/adopt.md)")
+		case a == nil && f.isDeleted(node):
+			found(where, fmt.Sprintf("its volume %s is on %q, and the cluster has no such node: no pod can use the volume", pv.Name, node), "bring the node back; if it is lost, see docs/howto/lost-nodes.md")
 		case a == nil:
 			found(where, fmt.Sprintf("no driver pod runs on %q, the node of its volume %s: no pod can use the volume", node, pv.Name),
 				"bring the node back, or find out why the DaemonSet leaves it out (nodeSelector, affinity, tolerations); if the node is lost, see docs/howto/lost-nodes.md")
@@ -90,8 +92,11 @@ func checkLostSnapshots(f *facts, found func(where, what, fix string)) {
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(gone)) {
-		found("snapshots of "+node, "no driver pod runs on "+node+", which has "+nameSome(gone[node])+": no volume can be restored from them",
-			"bring the node back, or find out why the DaemonSet leaves it out; if the node is lost, delete them (docs/howto/lost-nodes.md)")
+		what, fix := "no driver pod runs on "+node+", which has ", "bring the node back, or find out why the DaemonSet leaves it out"
+		if f.isDeleted(node) {
+			what, fix = "the cluster has no node "+node+", which has ", "bring the node back"
+		}
+		found("snapshots of "+node, what+nameSome(gone[node])+": no volume can be restored from them", fix+"; if the node is lost, delete them (docs/howto/lost-nodes.md)")
 	}
 	for _, node := range slices.Sorted(maps.Keys(lost)) {
 		found("snapshots of "+node, nameSome(lost[node])+" are not on the disks of "+node, "bring the disks back; if they are lost, delete these snapshots")

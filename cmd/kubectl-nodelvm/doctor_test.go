@@ -385,6 +385,14 @@ func TestDoctorLeavesChangesAlone(t *testing.T) {
 			moves(f, api.MoveCopying, time.Minute)
 			f.claims[0].Spec.VolumeAttributesClassName = ptr.To("gold")
 		},
+		"a wish for a claim without a volume": func(f *facts) {
+			moves(f, api.MoveWaiting, time.Hour)
+			f.claims[0].Spec.VolumeName, f.claims[0].Status.Phase = "", corev1.ClaimPending
+		},
+		"a wish for another driver's volume": func(f *facts) {
+			moves(f, api.MoveWaiting, time.Hour)
+			f.claims[0].Spec.VolumeName = "other"
+		},
 		"a move that has ended": func(f *facts) {
 			moves(f, api.MoveMoved, time.Hour)
 			f.claims[0].Annotations[api.AnnotationMoveTo], f.volumes[0].Annotations = "node-1", nil
