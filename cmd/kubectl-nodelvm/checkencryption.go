@@ -8,6 +8,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nodelvm/nodelvm/api"
 )
@@ -24,13 +25,14 @@ type keyPolicy struct {
 	classes []string
 }
 
-// readKeyPolicy reads the policy if a class is encrypted; nil: none is, or no policy restricts its volumes.
+// readKeyPolicy reads the policy; nil: no policy restricts volumes, or no class is encrypted and the user may not read it.
 func (c *cluster) readKeyPolicy(ctx context.Context, classes []storagev1.StorageClass) (*keyPolicy, error) {
-	if !slices.ContainsFunc(classes, isEncrypted) {
-		return nil, nil
-	}
 	var policy admissionv1.ValidatingAdmissionPolicy
-	if err := c.get(ctx, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/"+restrictionPolicy, &policy); err != nil {
+	err := c.get(ctx, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/"+restrictionPolicy, &policy)
+	switch {
+	case apierrors.IsForbidden(err) && !slices.ContainsFunc(classes, isEncrypted):
+		return nil, nil
+	case err != nil:
 		return nil, ignoreNotFound(err)
 	}
 	return parseKeyPolicy(&policy), nil
@@ -58,6 +60,19 @@ func parseKeyPolicy(policy *admissionv1.ValidatingAdmissionPolicy) *keyPolicy {
 		return p
 	}
 	return nil
+}
+
+// checkNames reports names of classes that do not exist: no other policy compares the Secrets of their volumes with a class.
+func (p *keyPolicy) checkNames(exists func(class string) bool, found func(where, what, fix string)) {
+	if p == nil {
+		return
+	}
+	for _, name := range p.classes {
+		if !exists(name) {
+			found("StorageClass "+name, "it does not exist, and the admission policy "+restrictionPolicy+" lets nodes create its encrypted volumes: whoever has a node's token and its kubelet's credential can read any Secret of the cluster",
+				"remove the name from the Helm value nodeRestriction.encryptedClasses, or from the variable encryptedClasses of the policy; or create the class again")
+		}
+	}
 }
 
 // checkKeys reports an encrypted class whose volumes the policy refuses.

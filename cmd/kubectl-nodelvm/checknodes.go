@@ -56,6 +56,9 @@ func neededBy(classes []string) string {
 
 // checkClasses checks the binding mode, the key policy and the parameters of the storage classes.
 func checkClasses(f *facts, found func(where, what, fix string)) {
+	if !f.unreadable[theClasses] {
+		f.keyPolicy.checkNames(func(name string) bool { return f.class(name) != nil }, found)
+	}
 	for _, class := range f.classes {
 		where := "StorageClass " + class.Name
 		if bindsAtOnce(class) {

@@ -229,10 +229,12 @@ var faults = []fault{
 		}
 	}, "storage classes", "StorageClass local", `unknown parameter "layuot"`},
 	{"encrypted class that the policy does not name", func(f *facts) {
-		f.classes[0].Parameters[api.ParameterEncryption], f.keyPolicy = "luks2", policyOf("[ 'other', \"more\" ]")
+		f.classes[0].Parameters[api.ParameterEncryption], f.keyPolicy = "luks2", policyOf("[ 'thin', \"thin\" ]")
 	}, "storage classes", "StorageClass local", "does not name the class: the API server refuses their PersistentVolumes"},
+	{"encrypted class that was deleted, and that the policy still names", func(f *facts) { f.keyPolicy = policyOf("['gone']") },
+		"storage classes", "StorageClass gone", "it does not exist, and the admission policy nodelvm-node-restriction lets nodes create its encrypted volumes"},
 	{"keys that an annotation names", func(f *facts) {
-		f.classes[0].Parameters[api.ParameterEncryption], f.keyPolicy = "luks2", policyOf("['other', 'local']")
+		f.classes[0].Parameters[api.ParameterEncryption], f.keyPolicy = "luks2", policyOf("['thin', 'local']")
 		f.classes[0].Parameters[api.ParameterExpandSecretName] = "${pvc.annotations['key']}"
 	}, "storage classes", "StorageClass local", "node-expand-secret-name contains ${pvc.annotations[...]}, which the admission policy does not allow"},
 	{"too few disks", func(f *facts) {

@@ -23,7 +23,7 @@ type facts struct {
 	answers      []answer
 	classes      []storagev1.StorageClass  // the driver's
 	otherClasses []storagev1.StorageClass  // of other drivers
-	keyPolicy    *keyPolicy                // nil: no class is encrypted, or no policy restricts its volumes
+	keyPolicy    *keyPolicy                // nil: no policy restricts volumes
 	volumes      []corev1.PersistentVolume // the driver's
 	contents     []content                 // the driver's
 	nodes        []corev1.Node
@@ -57,6 +57,7 @@ const (
 	theQuotas     = "ResourceQuotas"
 	theContents   = "VolumeSnapshotContents"
 	theVolumes    = "PersistentVolumes"
+	theClasses    = "storage classes"
 )
 
 // gather reads the facts for doctor, and records what it may not read.
@@ -72,7 +73,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 		}
 	}
 	f.classes, f.otherClasses, err = c.classes(ctx)
-	read("storage classes", err)
+	read(theClasses, err)
 	f.volumes, err = c.volumes(ctx)
 	read(theVolumes, err)
 	f.contents, f.snapshotAPI, err = c.contents(ctx)
