@@ -184,7 +184,7 @@ func allowMoves(t *testing.T) {
 			t.Cleanup(func() { apply(context.Background()) })
 		}
 	}
-	probe := newNodeNamed(t, "testmove-probe")
+	probe := newNode(t, "probe")
 	soon(t, "the policy is in force", func() bool { return probe.maySwap(t) })
 	dir := t.TempDir()
 	path := filepath.Join(dir, "admin")
