@@ -236,7 +236,7 @@ func testFullCopy(t *testing.T, group, kind, name string) {
 			return lvm.KindOf(err) == lvm.KindNotFound && now.Annotations[api.AnnotationCloneOffer+string(claim.UID)] == ""
 		})
 	}
-	t.Cleanup(func() { dropVolume(t, copied.Name) })
+	dropAtEnd(t, claim, copied.Name)
 	expectAllowed(t, source.node)
 }
 

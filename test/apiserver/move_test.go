@@ -359,7 +359,7 @@ func (m *mover) provisioned(t *testing.T, name string) *corev1.PersistentVolumeC
 		c.Annotations["volume.kubernetes.io/storage-provisioner"] = driver
 	})
 	volume := m.disks.make("pvc-"+string(claim.UID), claim.Namespace+"/"+claim.Name)
-	t.Cleanup(func() { dropVolume(t, volume.Name) })
+	dropAtEnd(t, claim, volume.Name)
 	_, err := admin.CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: volume.Name, Annotations: map[string]string{api.AnnotationProvisionedBy: driver}},
 		Spec: corev1.PersistentVolumeSpec{

@@ -149,6 +149,22 @@ func dropVolume(t *testing.T, name string) {
 	}
 }
 
+// dropAtEnd removes a claim and its volume when the test ends. A volume controller would call the claim lost, which the doctor of a later test finds.
+func dropAtEnd(t *testing.T, claim *corev1.PersistentVolumeClaim, volume string) {
+	t.Helper()
+	t.Cleanup(func() {
+		dropVolume(t, volume)
+		claims := admin.CoreV1().PersistentVolumeClaims(claim.Namespace)
+		_, err := claims.Patch(context.Background(), claim.Name, types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
+		if err == nil {
+			err = claims.Delete(context.Background(), claim.Name, metav1.DeleteOptions{})
+		}
+		if !apierrors.IsNotFound(err) {
+			must(t, err)
+		}
+	})
+}
+
 // bindTo binds a claim to its volume, as Kubernetes' volume controller does.
 func bindTo(t *testing.T, claim *corev1.PersistentVolumeClaim, volume string) *corev1.PersistentVolumeClaim {
 	t.Helper()
