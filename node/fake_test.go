@@ -21,7 +21,8 @@ type fake struct {
 	contents map[string]filesystem.Content // of devices with other content, by path
 	probed   map[string]filesystem.Mark    // by device: the last
 	volume   lvm.Volume                    // what its tags say: FormatMark, Block, Source
-	wasHeld  bool                          // for a move
+	opening  int                           // Stages that keep moves from holding the volume.
+	holding  bool                          // A move is about to hold it.
 	gone     int                           // from this Lookup on, the volume is being deleted; 0: it stays
 	lookups  int
 	lags     bool // the file system is smaller than the device
@@ -156,7 +157,13 @@ func (f *fake) OpenDevice(device string) (mount.BlockDevice, func(), error) {
 	f.held++
 	return mount.BlockDevice{Number: numberAt(device), Size: lvm.GiB}, func() { f.held-- }, nil
 }
-func (f *fake) WasHeld(string) bool { return f.wasHeld }
+func (f *fake) Opening(lvm.ID, string) (func(), error) {
+	if f.holding {
+		return nil, lvm.Errorf(lvm.KindBusy, "about to be held")
+	}
+	f.opening++
+	return func() { f.opening-- }, nil
+}
 func (f *fake) Owns(_ context.Context, id lvm.ID, device uint64) (bool, error) {
 	return id == testID && mount.DeviceNumber(device) == ourDevice, nil
 }

@@ -126,19 +126,23 @@ func TestRemovable(t *testing.T) {
 	}
 }
 
-// TestStageLooksForAHold: a move may begin to hold a volume after it was activated for its pod, and before its device was open. Then nothing writes to it.
-func TestStageLooksForAHold(t *testing.T) {
+// TestStageKeepsHoldsOff: no move begins to hold a volume after it was found ready for its pod, and before its device is open; and no stage begins while one does.
+func TestStageKeepsHoldsOff(t *testing.T) {
 	f := newFake()
-	f.wasHeld, f.gone = true, 2 // the activation is the first look
-	if err := f.stage(t); lvm.KindOf(err) != lvm.KindNotFound {
+	f.during = func(call string) {
+		if f.opening != 1 {
+			t.Errorf("%s: %d stages keep moves off", call, f.opening)
+		}
+	}
+	if must(t, f.stage(t)); f.opening != 0 {
+		t.Error("after it, moves are still kept off")
+	}
+	f = newFake()
+	f.holding = true
+	if err := f.stage(t); lvm.KindOf(err) != lvm.KindBusy {
 		t.Errorf("staged: %v", err)
 	}
-	f.expect(t, "activate")
-	if f.held != 0 {
-		t.Error("the device stays open")
-	}
-	f.gone = 0 // the move was cancelled
-	must(t, f.stage(t))
+	f.expect(t)
 }
 
 // TestRawPublishLooksAtTheState: a raw device whose deletion began is not published, also if it begins during the publication.

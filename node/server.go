@@ -44,8 +44,8 @@ type Devices interface {
 	Device(ctx context.Context, id lvm.ID, uuid string) (device string, active bool, err error)
 	// ActiveDevices is Device for many volumes, from one reading that may be half a second old. Inactive volumes are absent.
 	ActiveDevices(ctx context.Context, volumes []lvm.Volume) (map[lvm.ID]lvm.Device, error)
-	// WasHeld reports whether the volume may have been held for a move. If not, its device is not held while it stays open.
-	WasHeld(uuid string) bool
+	// Opening keeps the volume from being held for a move until opened is called. lvm.KindBusy: that is under way.
+	Opening(id lvm.ID, uuid string) (opened func(), err error)
 	// Owns reports whether the device of this number is the volume's, or no longer exists. It asks device-mapper, not LVM.
 	Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
 	// Lookup returns a ready volume, or lvm.KindNotFound or lvm.KindNotLocal. It starts no process while the disks are

@@ -24,6 +24,11 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 		return nil, err
 	}
 	defer release()
+	opened, err := s.devices.Opening(r.id, r.uuid)
+	if err != nil {
+		return nil, err
+	}
+	defer opened()
 	v, device, err := s.devices.ActivateAs(ctx, r.id, r.uuid, r.encryption)
 	if err != nil {
 		return nil, err
@@ -64,12 +69,6 @@ func (s *Server) openTarget(ctx context.Context, r stageRequest, v lvm.Volume, d
 	block, releaseLV, err := s.openDevice(ctx, volume{id: r.id, uuid: r.uuid}, device)
 	if err != nil {
 		return t, nil, err
-	}
-	if s.devices.WasHeld(r.uuid) { // perhaps after ActivateAs, and before its device was open
-		if err := s.checkReady(ctx, r.volume); err != nil {
-			releaseLV()
-			return t, nil, err
-		}
 	}
 	t = formatTarget{device, block, filesystem.Mark{UUID: r.uuid, First: v.FormatMark}, filesystem.OriginOf(v, r.hasSource)}
 	if r.encryption == lvm.EncryptionNone {

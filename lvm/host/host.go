@@ -45,7 +45,7 @@ type Host struct {
 	instance *lvmcmd.InstanceLock
 	disks    *ondisk.Disks // of the real machine; without a record elsewhere
 	replays  sync.Map      // UUIDs of read-only copies: whatever their replay wrote, it wrote to the device that they have now
-	holds    sync.Map      // UUIDs of volumes that were held for a move, or almost
+	openings openings      // of volumes that are staged, or held for a move
 	undo     func()        // unmounts what NewHost mounted
 }
 

@@ -31,7 +31,7 @@ type located struct {
 	v  lvm.Volume
 }
 
-// Hold tags a ready volume as moving. A moving one stays so, with its own move. KindInUse: its device is open, or bound at a
+// Hold tags a ready volume as moving. A moving one stays so, with its own move. KindInUse: its device is open or about to be, or bound at a
 // pod's path; KindInvalid: it is a read-only copy.
 func (h *Host) Hold(ctx context.Context, id lvm.ID, uuid, move string) (lvm.Volume, error) {
 	if err := lvm.CheckMove(move); err != nil {
@@ -42,25 +42,27 @@ func (h *Host) Hold(ctx context.Context, id lvm.ID, uuid, move string) (lvm.Volu
 			return lvm.Volume{}, err
 		}
 	}
-	return h.moveStep(ctx, moveStep{name: "held for its move", id: id, uuid: uuid, move: move}, func(ctx context.Context, at located) (lvm.Volume, error) {
-		next := at.v
-		switch at.v.State {
-		case lvm.StateMoving:
-			return next, nil
-		case lvm.StateReady:
-			next.State, next.Move = lvm.StateMoving, move
-			h.holds.Store(uuid, nil) // before the look whether the device is open
-			return next, h.checkMovable(ctx, at)
-		default:
-			return next, stepRefused(at.v, "held for its move")
-		}
+	r := moveStep{name: "held for its move", id: id, uuid: uuid, move: move}
+	return oplock.Do(ctx, &h.operations, id.LV, r, func(ctx context.Context) (lvm.Volume, error) {
+		held := func() {}
+		defer func() { held() }()
+		return h.takeStep(ctx, r, func(ctx context.Context, at located) (lvm.Volume, error) {
+			next := at.v
+			switch at.v.State {
+			case lvm.StateMoving:
+				return next, nil
+			case lvm.StateReady:
+				next.State, next.Move = lvm.StateMoving, move
+				end, ok := h.openings.begin(uuid, -1)
+				if held = end; !ok {
+					return next, lvm.Errorf(lvm.KindInUse, "volume %s/%s cannot be moved: it is being staged for a pod", at.v.Group, id.LV)
+				}
+				return next, h.checkMovable(ctx, at)
+			default:
+				return next, stepRefused(at.v, "held for its move")
+			}
+		})
 	})
-}
-
-// WasHeld reports whether this process may have held a volume for a move. If not, a Hold from now on sees the devices that are open now.
-func (h *Host) WasHeld(uuid string) bool {
-	_, held := h.holds.Load(uuid)
-	return held
 }
 
 // checkMovable refuses a volume that something can write, or that cannot be read completely.
@@ -279,21 +281,23 @@ func (h *Host) Moves(ctx context.Context) ([]lvm.Volume, error) {
 
 // moveStep commits what step returns, unless the volume's tags say it already; then it flushes what an earlier process may have committed.
 func (h *Host) moveStep(ctx context.Context, r moveStep, step func(context.Context, located) (lvm.Volume, error)) (lvm.Volume, error) {
-	return oplock.Do(ctx, &h.operations, r.id.LV, r, func(ctx context.Context) (lvm.Volume, error) {
-		at, unlock, err := h.locate(ctx, r)
-		if err != nil {
-			return lvm.Volume{}, err
-		}
-		defer unlock()
-		next, err := step(ctx, at)
-		switch {
-		case err != nil:
-			return lvm.Volume{}, err
-		case next == at.v:
-			return next, h.engine.Flush(at.g)
-		}
-		return h.engine.ChangeMove(ctx, at.s, at.lv, at.v, next)
-	})
+	return oplock.Do(ctx, &h.operations, r.id.LV, r, func(ctx context.Context) (lvm.Volume, error) { return h.takeStep(ctx, r, step) })
+}
+
+func (h *Host) takeStep(ctx context.Context, r moveStep, step func(context.Context, located) (lvm.Volume, error)) (lvm.Volume, error) {
+	at, unlock, err := h.locate(ctx, r)
+	if err != nil {
+		return lvm.Volume{}, err
+	}
+	defer unlock()
+	next, err := step(ctx, at)
+	switch {
+	case err != nil:
+		return lvm.Volume{}, err
+	case next == at.v:
+		return next, h.engine.Flush(at.g)
+	}
+	return h.engine.ChangeMove(ctx, at.s, at.lv, at.v, next)
 }
 
 // locate reads a volume of this cluster under its group's lock.

@@ -216,19 +216,32 @@ func (k looking) CheckUnused(ctx context.Context, path string) error {
 	return k.Kernel.CheckUnused(ctx, path)
 }
 
-// TestHoldIsNotedFirst: who opens the device of a volume, and finds no hold noted, is seen by any hold.
-func TestHoldIsNotedFirst(t *testing.T) {
+// TestHoldAndOpening: a volume is not held while its device is about to be opened, nor the other way round. So who opens a volume that was ready after the
+// opening began, has it for as long as its device stays open.
+func TestHoldAndOpening(t *testing.T) {
 	node, looks := hosttest.NewNode(), func() {}
 	d, v := moving(t, node, lvm.Machine{Kernel: looking{node.Kernel(), func() { looks() }}})
-	if d.WasHeld(v.UUID) {
-		t.Error("a volume that is about to move was held")
+	opened, err := d.Opening(v.ID, v.UUID)
+	hosttest.Must(t, err)
+	_, err = d.Hold(t.Context(), v.ID, v.UUID, roundOne)
+	hosttest.WantKind(t, "Hold of a volume that is staged", err, lvm.KindInUse)
+	opened()
+	looked := false
+	looks = func() {
+		_, err := d.Opening(v.ID, v.UUID)
+		hosttest.WantKind(t, "a stage while it is held", err, lvm.KindBusy)
+		looked = true
 	}
-	looked, noted := false, false
-	looks = func() { looked, noted = true, d.WasHeld(v.UUID) }
-	_, err := d.Hold(t.Context(), v.ID, v.UUID, roundOne)
-	if hosttest.Must(t, err); !looked || !noted {
-		t.Errorf("Hold looked whether the device is open: %t; then the hold was noted: %t", looked, noted)
+	_, err = d.Hold(t.Context(), v.ID, v.UUID, roundOne)
+	if hosttest.Must(t, err); !looked {
+		t.Error("Hold did not look whether the device is open")
 	}
+	if _, err := d.Hold(t.Context(), v.ID, v.UUID, roundOne); err != nil {
+		t.Error(err)
+	}
+	opened, err = d.Opening(v.ID, v.UUID)
+	hosttest.Must(t, err)
+	opened()
 }
 
 // TestUnfinishedRounds: a round that could not be tagged as ready goes at the next look, not only at the driver's next start: each further attempt would leave
