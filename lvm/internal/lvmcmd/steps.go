@@ -152,24 +152,19 @@ func PoolSteps(p *alloc.PoolGrowth) ([]Step, error) {
 	return steps, nil
 }
 
-// PoolExtensionSteps are the commands that extend a pool as it needs.
+// PoolExtensionSteps are the commands that extend a pool as it needs. LVM chooses the extents of the metadata, so the data gets its own before.
 func PoolExtensionSteps(p alloc.Pool, n alloc.PoolNeed) ([]Step, error) {
 	t, err := TargetOf(p.Group.Name, p.Name)
 	if err != nil {
 		return nil, err
 	}
 	var steps []Step
+	if n.Data > p.Data {
+		steps = append(steps, Step{extendArgs(t, p.Group, n.Data, alloc.LinearRanges(p.Space, n.Data-p.Data))})
+	}
 	if n.Metadata > 0 {
 		args := append(OnDevices("lvextend", p.Group), "--alloc", "normal", "--poolmetadatasize", "+"+kib(p.Group.Bytes(n.Metadata)), "--", t.String())
 		steps = append(steps, Step{args})
-	}
-	if n.Data > p.Data {
-		// LVM chooses the extents of the metadata, so the command names no extents for data if both grow.
-		var ranges []alloc.ExtentRange
-		if n.Metadata == 0 {
-			ranges = alloc.LinearRanges(p.Group, n.Data-p.Data)
-		}
-		steps = append(steps, Step{extendArgs(t, p.Group, n.Data, ranges)})
 	}
 	return steps, nil
 }

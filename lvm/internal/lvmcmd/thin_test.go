@@ -2,6 +2,7 @@ package lvmcmd
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -309,4 +310,32 @@ func poolCommands(t testing.TB, p *alloc.PoolGrowth) []Step {
 	steps, err := PoolSteps(p)
 	fixture.Must(t, err)
 	return steps
+}
+
+// TestPoolGrowsOnItsBlockSize: the data of a pool that is extended as it fills stays on disks with its own logical block size, also if the pool's
+// metadata grows too. On others its volumes would get larger blocks, and could not be mounted.
+func TestPoolGrowsOnItsBlockSize(t *testing.T) {
+	for _, metadata := range []lvm.Extents{0, 1} {
+		g := fixture.TestGroup("vg", []lvm.Run{{Start: 0, Count: 600}}, []lvm.Run{})
+		g.PVs[0].BlockSize, g.PVs[1].BlockSize = 512, 4096
+		s := lvm.State{Groups: []lvm.Group{g}}
+		fixture.NewVolume(t, s, fixture.SpecIn("a", fixture.ThinClass, 10*g.ExtentSize))
+		g = s.Groups[0]
+		g.PVs[1].Free = []lvm.Run{{Start: 0, Count: 10}}
+		p, err := alloc.PoolOf(g, lvm.Class{Pool: lvm.DefaultPool})
+		fixture.Must(t, err)
+		steps, err := PoolExtensionSteps(p, alloc.PoolNeed{Data: p.Data + 10, Metadata: metadata})
+		fixture.Must(t, err)
+		on := ""
+		for _, s := range steps {
+			if last := s.Argv[len(s.Argv)-1]; strings.HasPrefix(last, g.PVs[0].Device+":") {
+				on += last
+			} else if !slices.Contains(s.Argv, "--poolmetadatasize") {
+				t.Errorf("with %d extents of metadata: %q", metadata, s.Argv)
+			}
+		}
+		if on == "" {
+			t.Errorf("with %d extents of metadata: %+v", metadata, steps)
+		}
+	}
 }
