@@ -16,7 +16,7 @@ for d in /sys/block/dm-*; do case $(cat "$d/dm/name") in *_tmeta) echo "$(cat "$
 grep rbps= "/sys/fs/cgroup$pod/io.max"`
 
 const (
-	slowRate = "256" // thin_delta reads blocks of 4 KiB
+	slowRate = "512" // thin_delta reads blocks of 4 KiB
 
 	longestRequest = 2 * time.Minute // kubelet's, csi-provisioner's
 
