@@ -64,6 +64,7 @@ func TestManifestsHaveExactlyTheseObjects(t *testing.T) {
 	got, want = nil, []string{
 		"ClusterRole nodelvm-controller", "ClusterRoleBinding nodelvm-controller", "Deployment nodelvm-controller",
 		"Role nodelvm-controller", "RoleBinding nodelvm-controller", "ServiceAccount nodelvm-controller",
+		"ValidatingAdmissionPolicy nodelvm-controller-restriction", "ValidatingAdmissionPolicyBinding nodelvm-controller-restriction",
 	}
 	for _, doc := range splitController(t) {
 		got = append(got, doc.kind.Kind+" "+doc.name)
