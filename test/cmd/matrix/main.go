@@ -34,10 +34,13 @@ const (
 	eventsDir    = "../dist/test"
 )
 
-// interruptTime is how long an interrupted part may take to remove its lab.
-const interruptTime = 2 * time.Minute
+// suite runs a part. It removes the lab of a part that is interrupted, and a part may take longer on a slow machine.
+const suite = "../bin/suite"
 
-// parts are the parts of test/part.sh that run on each version of Kubernetes, and nodeParts those that run on each kind of node.
+// interruptTime limits how long an interrupted part may take to remove its lab.
+const interruptTime = 4 * time.Minute
+
+// parts are the parts of the test suite that run on each version of Kubernetes, and nodeParts those that run on each kind of node.
 var parts, nodeParts = []string{"apiserver", "scenarios"}, []string{"lvm"}
 
 func main() {
@@ -90,6 +93,9 @@ func run(ctx context.Context, on, part string) error {
 	if err != nil {
 		return err
 	}
+	if err := buildSuite(ctx); err != nil {
+		return err
+	}
 	failed := []string{}
 	for _, j := range wanted {
 		if old := all.find(j.on, j.part); old != nil && old.isGood() && isInHistory(ctx, old.Commit) && os.Getenv("FRESH") == "" {
@@ -114,19 +120,28 @@ func run(ctx context.Context, on, part string) error {
 	return os.WriteFile(pageFile, []byte(page(m, all, hardware)), 0o644)
 }
 
+// buildSuite compiles suite. `go run` would end without it when it is terminated.
+func buildSuite(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", suite, "./cmd/suite")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build ./cmd/suite: %w\n%s", err, out)
+	}
+	return nil
+}
+
 // runPart runs a part. Failed tests are a result; a part that runs no test, or that fails without a failed test, is an error.
 func runPart(ctx context.Context, j job) (result, error) {
 	fmt.Printf("%s: %s\n", j.on, j.part)
-	cmd := exec.CommandContext(ctx, "./part.sh", j.part)
+	cmd := exec.CommandContext(ctx, suite, j.part)
 	setting := lab.EnvKubernetes
 	if slices.Contains(nodeParts, j.part) {
 		setting = lab.EnvSuites
 	}
 	cmd.Env = append(os.Environ(), setting+"="+j.on)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	// An interrupt must reach the tests, which then remove their lab.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt from the terminal reaches it once
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = interruptTime
 	began := time.Now()
 	failure := cmd.Run()
