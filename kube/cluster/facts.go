@@ -53,7 +53,7 @@ type Volume struct {
 type Claim struct {
 	identity
 	SelectedNode string                        // of a claim without a volume
-	Waiting      *corev1.PersistentVolumeClaim // the claim, if it waits for a volume of a class
+	Waiting      *corev1.PersistentVolumeClaim // what explains why the claim waits, if it waits for a volume of a class
 }
 
 // Capacity has the facts about a CSIStorageCapacity of this driver.
@@ -132,8 +132,9 @@ func ClaimOf(c *corev1.PersistentVolumeClaim) *Claim {
 	}
 	kept.SelectedNode = shared(pending.NodeOfClaim(c, nil))
 	if c.DeletionTimestamp == nil && kubeclient.ClassOf(c) != "" {
-		c.ManagedFields = nil
-		kept.Waiting = c
+		kept.Waiting = &corev1.PersistentVolumeClaim{ObjectMeta: kubeclient.Names(c), Spec: c.Spec, Status: c.Status}
+		kept.Waiting.CreationTimestamp = c.CreationTimestamp
+		kept.Waiting.Annotations = kubeclient.Only(c.Annotations, api.AnnotationSelectedNode, api.AnnotationStorageClassBeta)
 	}
 	return kept
 }

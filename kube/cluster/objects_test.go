@@ -108,8 +108,9 @@ func TestClusterWithoutSnapshots(t *testing.T) {
 func TestFactsAreSmall(t *testing.T) {
 	large := strings.Repeat("x", api.MaxObject)
 	claim := kubetest.Claim("data", "late", "")
-	if cluster.ClaimOf(claim).Waiting == nil {
-		t.Error("a claim that waits is not kept")
+	claim.Annotations, claim.Labels = map[string]string{"note": large[:api.MaxObject/2], api.AnnotationStorageClassBeta: "late"}, map[string]string{"a": "b"}
+	if kept := cluster.ClaimOf(claim).Waiting; kept == nil || kept.Size() > 1<<10 || kept.Annotations[api.AnnotationStorageClassBeta] != "late" || kept.UID != claim.UID {
+		t.Errorf("of a claim that waits is kept: %v", kept)
 	}
 	claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: large}
 	claim.Annotations = map[string]string{api.AnnotationSelectedNode: large}
