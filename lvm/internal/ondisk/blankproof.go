@@ -76,7 +76,7 @@ func (d Disk) OpenExclusive(where Positions) (g *exclusiveDevice, refusal string
 	if err != nil {
 		return nil, fmt.Sprintf("it cannot be opened: %v", err)
 	}
-	g = &exclusiveDevice{os.NewFile(uintptr(fd), d.Path), directFile{fd}}
+	g = &exclusiveDevice{os.NewFile(uintptr(fd), d.Path), directFile{Fd: fd}}
 	r := prober{positions: where}
 	err = r.isListed(d.BlockDevice, g.directFile)
 	pos, openErr := r.opened(d.BlockDevice, g.directFile)

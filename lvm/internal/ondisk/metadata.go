@@ -150,7 +150,7 @@ func (c *metadataCopy) claims(all []*metadataCopy) map[string]lvm.VGName {
 func (c *metadataCopy) attached(present map[string][]probe, unknown []string, moved map[string]lvm.VGName) lvm.Group {
 	g, h := c.group, c.restrictions
 	g.Checksum = c.text.checksum
-	g.PVs, g.LVs = slices.Clone(g.PVs), slices.Clone(g.LVs)
+	g.PVs = slices.Clone(g.PVs)
 	for _, uuid := range c.holders {
 		if len(c.group.PVs) == 0 { // the text does not tell
 			g.PVs = append(g.PVs, lvm.PV{UUID: uuid})

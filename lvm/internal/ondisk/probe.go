@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -81,6 +80,8 @@ func (r prober) probe(d BlockDevice, before probe) probe {
 		return p
 	}
 	defer func() { _ = unix.Close(f.Fd) }()
+	f.buffer, _ = buffers.Get().(*buffer)
+	defer f.buffer.release()
 	p.position, p.err = r.opened(d, f)
 	switch {
 	case p.err != nil:
@@ -215,7 +216,10 @@ func (r prober) areaOnce(f directFile, head []byte, where span, before probe) (a
 }
 
 // directFile reads past the page cache, as LVM writes: a cached page could be old.
-type directFile struct{ Fd int }
+type directFile struct {
+	Fd     int
+	buffer *buffer // what read returns is in it; nil: read returns new memory
+}
 
 func OpenDirect(path string, mustBeBlock bool) (directFile, error) {
 	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK
@@ -223,7 +227,7 @@ func OpenDirect(path string, mustBeBlock bool) (directFile, error) {
 		flags |= unix.O_DIRECT
 	}
 	fd, err := unix.Open(path, flags, 0)
-	return directFile{fd}, err
+	return directFile{Fd: fd}, err
 }
 
 // IsDevice checks that the path led to the device in sysfs.
@@ -239,11 +243,11 @@ func (f directFile) IsDevice(number uint64) error {
 	return nil
 }
 
-// read returns exactly the bytes of s, through an aligned buffer.
+// read returns exactly the bytes of s, in aligned memory.
 func (f directFile) read(s span) ([]byte, error) {
 	start := s.offset / blockAlign * blockAlign
 	end := (s.offset + s.size + blockAlign - 1) / blockAlign * blockAlign
-	buf := alignedBuffer(int(end - start))
+	buf := f.buffer.take(int(end - start))
 	have := 0
 	for have < len(buf) {
 		n, err := unix.Pread(f.Fd, buf[have:], start+int64(have))
@@ -271,12 +275,6 @@ func inWords(err error) error {
 		return fmt.Errorf("medium error (%w)", err)
 	}
 	return err
-}
-
-func alignedBuffer(size int) []byte {
-	buf := make([]byte, size+blockAlign)
-	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(buf))) % blockAlign)
-	return buf[skip : skip+size : skip+size]
 }
 
 // hasPartitions reports whether a disk has an MBR partition table. LVM does not accept such a disk as a PV, even with an old

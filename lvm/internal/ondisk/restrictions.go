@@ -96,6 +96,7 @@ func orderMissing(g *lvm.Group) {
 	if len(missing) < 2 {
 		return
 	}
+	g.LVs = slices.Clone(g.LVs)
 	lost := func(a lvm.Area) bool { return missing[a.PV] }
 	for i := range g.LVs {
 		lv := &g.LVs[i]
