@@ -28,18 +28,20 @@ func ManagedVolumeOf(v Volume) *Managed {
 
 // Decode sets Managed of each logical volume. A reader calls it once for each metadata text that it parses.
 func (g *Group) Decode() {
+	values := map[string]string{} // of one logical volume after the other
 	for i := range g.LVs {
-		g.LVs[i].Managed = decodeTags(*g, g.LVs[i])
+		clear(values)
+		g.LVs[i].Managed = decodeTags(*g, g.LVs[i], values)
 	}
 }
 
-// decodeTags returns nil for a logical volume without the driver's tags.
-func decodeTags(g Group, lv LV) *Managed {
+// decodeTags returns nil for a logical volume without the driver's tags. It uses the empty map values.
+func decodeTags(g Group, lv LV, values map[string]string) *Managed {
 	if lv.Hidden && lv.Thin == nil {
 		return nil // a sub-LV inherits the volume's tags (an admin's lvconvert)
 	}
-	values, err := tagValues(lv.Tags)
-	if values == nil && err == nil {
+	ours, err := addValues(values, lv.Tags)
+	if !ours {
 		return nil
 	}
 	m := &Managed{Name: values[keyName], Cluster: values[KeyCluster]}
@@ -187,6 +189,9 @@ func formatMarkOf(values map[string]string) (Bytes, error) {
 
 // bytesOf ignores an invalid tag: the driver zeroes or copies the volume from its beginning.
 func bytesOf(values map[string]string, key string) Bytes {
+	if values[key] == "" {
+		return 0 // without an error, which would be garbage for most volumes
+	}
 	n, err := strconv.ParseInt(values[key], 10, 64)
 	if err != nil || n < 0 {
 		return 0

@@ -116,23 +116,21 @@ func StateTag(s VolumeState) string { return EncodeTag(keyState, string(s)) }
 // WipedTag returns the tag that records the progress of a wipe.
 func WipedTag(n Bytes) string { return EncodeTag(keyWiped, strconv.FormatInt(int64(n), 10)) }
 
-// tagValues returns the values of the driver's tags by key. It keeps unknown keys: a later version may add keys to the same
-// format, and an earlier version ignores them. So a feature that changes how the driver must handle a volume raises TagVersion, or
+// addValues adds the values of the driver's tags by key, and reports whether there are any. It keeps unknown keys: a later version may add keys to the
+// same format, and an earlier version ignores them. So a feature that changes how the driver must handle a volume raises TagVersion, or
 // gives kind, state, layout, wipe, encryption or access a new value: an earlier version then refuses the volume, and keeps it.
-func tagValues(tags []string) (values map[string]string, invalid error) {
+func addValues(values map[string]string, tags []string) (there bool, invalid error) {
 	for _, tag := range tags {
 		rest, ours := strings.CutPrefix(tag, TagPrefix)
 		if !ours {
 			continue
 		}
-		if values == nil {
-			values = map[string]string{}
-		}
+		there = true
 		if err := addValue(values, tag, rest); err != nil && invalid == nil {
 			invalid = err
 		}
 	}
-	return values, invalid
+	return there, invalid
 }
 
 func addValue(values map[string]string, tag, rest string) error {

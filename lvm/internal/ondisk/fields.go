@@ -63,10 +63,10 @@ func (f *fields) optionalNumber(key string, limit int64) int64 {
 // strings returns a list of strings; nil if the key is absent.
 func (f *fields) strings(key string) []string {
 	e := f.section.entry(key)
-	if e == nil {
+	if e == nil || e.list && len(e.values) == 0 {
 		return nil
 	}
-	var list []string
+	list := make([]string, 0, len(e.values))
 	for _, v := range e.values {
 		if !v.isText || !e.list {
 			f.fail(key, "a list of strings")

@@ -44,7 +44,9 @@ type imported struct {
 // importGroup parses a metadata text. The error says why not even the group's UUID is known. What else this reader cannot read leaves
 // the group without logical volumes, and with Unreadable: LVM wrote the text with a valid checksum, so it may have volumes.
 func importGroup(text string) (*imported, error) {
-	root, err := parseText(strings.TrimRight(text, "\x00"))
+	into, _ := parsedTexts.Get().(*parsed)
+	defer into.release()
+	root, err := parseText(strings.TrimRight(text, "\x00"), into)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+	"unsafe"
 
 	"github.com/nodelvm/nodelvm/lvm"
 )
@@ -108,113 +110,151 @@ func (s *section) uniqueOfFew() error {
 type vgParser struct {
 	text string
 	pos  int
-	left int      // number of further names and values that are allowed
-	slab []scalar // values of scalar entries, many to an allocation
+	left int // number of further names and values that are allowed
+	*parsed
 }
 
-// alone returns a list of one value.
-func (p *vgParser) alone(v scalar) []scalar {
-	if len(p.slab) == cap(p.slab) {
-		p.slab = make([]scalar, 0, 256)
+// parsed is the memory of the sections of one text. Texts share it one after the other: it would be garbage as soon as the text is imported.
+type parsed struct {
+	sections slab[section]
+	entries  slab[entry]
+	scalars  slab[scalar]
+}
+
+var parsedTexts = sync.Pool{New: func() any { return &parsed{} }}
+
+// release ends the use of all sections of the text.
+func (p *parsed) release() {
+	p.sections.clear()
+	p.entries.clear()
+	p.scalars.clear()
+	parsedTexts.Put(p)
+}
+
+// slab has lists of values. A list is open while its values are added, and then other lists may begin and end.
+type slab[T any] struct{ open, closed []T }
+
+// close ends the list that began when open had so many values.
+func (s *slab[T]) close(began int) []T {
+	list := s.open[began:]
+	s.open = s.open[:began]
+	if len(s.closed)+len(list) > cap(s.closed) {
+		s.closed = make([]T, 0, max(256, len(list), 2*cap(s.closed))) // the lists in the former one keep it
 	}
-	p.slab = append(p.slab, v)
-	return p.slab[len(p.slab)-1 : len(p.slab) : len(p.slab)]
+	s.closed = append(s.closed, list...)
+	return s.closed[len(s.closed)-len(list) : len(s.closed) : len(s.closed)]
 }
 
-// parseText parses a whole metadata text.
-func parseText(text string) (*section, error) {
-	p := &vgParser{text: text, left: maxNodes}
-	root := &section{}
-	if err := p.body(root, 0); err != nil {
+// clear forgets all lists, and the text of their values. It keeps the memory for one that is not much larger than usual.
+func (s *slab[T]) clear() {
+	if cap(s.open)+cap(s.closed) > maxKept/int(unsafe.Sizeof(*new(T))) {
+		*s = slab[T]{}
+		return
+	}
+	clear(s.open[:cap(s.open)])
+	clear(s.closed)
+	s.open, s.closed = s.open[:0], s.closed[:0]
+}
+
+// parseText parses a whole metadata text into memory that lasts until its release.
+func parseText(text string, into *parsed) (*section, error) {
+	p := &vgParser{text: text, left: maxNodes, parsed: into}
+	root, err := p.body("", 0)
+	if err != nil {
 		return nil, fmt.Errorf("line %d of the metadata: %w", 1+strings.Count(text[:p.pos], "\n"), err)
 	}
-	return root, nil
+	return &root, nil
 }
 
-// body parses entries and sections up to the closing brace, or up to the end of the text for the outermost section.
-func (p *vgParser) body(s *section, depth int) error {
+// body parses the entries and sections of a section up to its closing brace, or up to the end of the text for the outermost one.
+func (p *vgParser) body(of string, depth int) (s section, err error) {
 	if depth > maxDepth {
-		return fmt.Errorf("sections are nested more than %d levels deep", maxDepth)
+		return s, fmt.Errorf("sections are nested more than %d levels deep", maxDepth)
 	}
+	sections, entries := len(p.sections.open), len(p.entries.open)
 	for {
 		p.space()
 		if p.pos == len(p.text) || p.text[p.pos] == '}' {
 			closed := p.pos < len(p.text)
 			if closed != (depth > 0) {
-				return errors.New("braces do not match")
+				return s, errors.New("braces do not match")
 			}
 			if closed {
 				p.pos++
 			}
-			return s.unique()
+			s = section{of, p.entries.close(entries), p.sections.close(sections)}
+			return s, s.unique()
 		}
 		name := p.name()
 		if name == "" {
-			return fmt.Errorf("a name was expected, not %q", p.text[p.pos])
+			return s, fmt.Errorf("a name was expected, not %q", p.text[p.pos])
 		}
 		if p.left--; p.left < 0 {
-			return errTooMany
+			return s, errTooMany
 		}
 		p.space()
 		switch {
 		case p.accept('{'):
-			s.sections = append(s.sections, section{name: name})
-			if err := p.body(&s.sections[len(s.sections)-1], depth+1); err != nil {
-				return err
+			inner, err := p.body(name, depth+1)
+			if err != nil {
+				return s, err
 			}
+			p.sections.open = append(p.sections.open, inner)
 		case p.accept('='):
 			e, err := p.value(name)
 			if err != nil {
-				return err
+				return s, err
 			}
-			if s.entries == nil {
-				s.entries = make([]entry, 0, 8) // most have as many
-			}
-			s.entries = append(s.entries, e)
+			p.entries.open = append(p.entries.open, e)
 		default:
-			return fmt.Errorf("expected = or { after %q", name)
+			return s, fmt.Errorf("expected = or { after %q", name)
 		}
 	}
 }
 
-func (p *vgParser) value(key string) (entry, error) {
-	e := entry{key: key}
+func (p *vgParser) value(key string) (e entry, err error) {
+	began := len(p.scalars.open)
 	p.space()
-	if !p.accept('[') {
-		v, err := p.scalar()
-		e.values = p.alone(v)
-		return e, err
+	if e.list = p.accept('['); e.list {
+		err = p.list(key)
+	} else {
+		err = p.scalar()
 	}
-	e.list = true
+	e.key, e.values = key, p.scalars.close(began)
+	return e, err
+}
+
+// list parses the values of a list after its opening bracket.
+func (p *vgParser) list(key string) error {
 	for {
 		p.space()
 		if p.accept(']') {
-			return e, nil
+			return nil
 		}
-		v, err := p.scalar()
-		if err != nil {
-			return e, err
+		if err := p.scalar(); err != nil {
+			return err
 		}
-		e.values = append(e.values, v)
 		p.space()
 		if !p.accept(',') {
 			if !p.accept(']') {
-				return e, fmt.Errorf("the list %q does not end", key)
+				return fmt.Errorf("the list %q does not end", key)
 			}
-			return e, nil
+			return nil
 		}
 	}
 }
 
 var errTooMany = fmt.Errorf("more than %d names and values", maxNodes)
 
-func (p *vgParser) scalar() (scalar, error) {
+// scalar parses a value into the open list.
+func (p *vgParser) scalar() error {
 	if p.left--; p.left < 0 {
-		return scalar{}, errTooMany
+		return errTooMany
 	}
 	if p.accept('"') {
 		text, err := p.quoted()
-		return scalar{text: text, isText: true}, err
+		p.scalars.open = append(p.scalars.open, scalar{text: text, isText: true})
+		return err
 	}
 	start := p.pos
 	for p.pos < len(p.text) && (p.text[p.pos] == '-' || '0' <= p.text[p.pos] && p.text[p.pos] <= '9') {
@@ -222,9 +262,10 @@ func (p *vgParser) scalar() (scalar, error) {
 	}
 	n, err := strconv.ParseInt(p.text[start:p.pos], 10, 64)
 	if err != nil {
-		return scalar{}, errors.New("expected a string or a whole number")
+		return errors.New("expected a string or a whole number")
 	}
-	return scalar{number: n}, nil
+	p.scalars.open = append(p.scalars.open, scalar{number: n})
+	return nil
 }
 
 // quoted parses a string after its opening quote; LVM escapes the quote and the backslash with a backslash.

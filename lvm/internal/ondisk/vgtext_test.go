@@ -18,7 +18,7 @@ import (
 )
 
 func TestParseText(t *testing.T) {
-	root, err := parseText("# c\nvg-1 {a = 1\nb=[]\nc=[\"x\", 2,]# c\nd = \"q\\\"\\\\\"\n5x{e=-7}}\nz=\"\"")
+	root, err := parseText("# c\nvg-1 {a = 1\nb=[]\nc=[\"x\", 2,]# c\nd = \"q\\\"\\\\\"\n5x{e=-7}}\nz=\"\"", &parsed{})
 	fixture.Must(t, err)
 	want := &section{
 		entries: []entry{{key: "z", values: []scalar{{isText: true}}}},
@@ -26,7 +26,7 @@ func TestParseText(t *testing.T) {
 			name: "vg-1",
 			entries: []entry{
 				{key: "a", values: []scalar{{number: 1}}},
-				{key: "b", list: true},
+				{key: "b", list: true, values: []scalar{}},
 				{key: "c", list: true, values: []scalar{{text: "x", isText: true}, {number: 2}}},
 				{key: "d", values: []scalar{{text: `q"\`, isText: true}}},
 			},
@@ -61,7 +61,7 @@ func TestParseTextRefuses(t *testing.T) {
 		"too deep":        strings.Repeat("a {", 100000),
 		"binary":          "\x00\xff",
 	} {
-		if root, err := parseText(text); err == nil {
+		if root, err := parseText(text, &parsed{}); err == nil {
 			t.Errorf("%s: %+v", name, root)
 		} else if !strings.Contains(err.Error(), "line ") {
 			t.Errorf("%s: %q names no line", name, err)
