@@ -1,7 +1,10 @@
 // Package tail keeps the end of what a program prints: a program can print without a limit, and the reason for its failure comes last.
 package tail
 
-import "strings"
+import (
+	"io"
+	"strings"
+)
 
 // Size is how much of a program's messages the driver keeps, in bytes.
 const Size = 4 << 10
@@ -18,6 +21,15 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	}
 	b.kept = append(b.kept, p...)
 	return written, nil
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (b *Buffer) ReadFrom(r io.Reader) (int64, error) { return Copy(b, r) }
+
+// Copy is io.Copy with a buffer for a program that prints little. That of io.Copy has 32 KiB, which package os/exec would leave as garbage for
+// each process.
+func Copy(w io.Writer, r io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, Size)) // without the methods that call Copy
 }
 
 // String returns what is kept, without the space around it, and without a character that its beginning cuts.

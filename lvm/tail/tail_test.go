@@ -27,6 +27,10 @@ func TestBuffer(t *testing.T) {
 		if !strings.HasSuffix(all, got) || !utf8.ValidString(got) || len(got) < min(len(all), Size)-4 || len(got) > Size || cap(b.kept) > 2*Size {
 			t.Errorf("%s: kept %d bytes in %d: %.40q", name, len(got), cap(b.kept), got)
 		}
+		var copied Buffer
+		if n, err := io.Copy(&copied, strings.NewReader(strings.Join(writes, ""))); err != nil || n != int64(len(strings.Join(writes, ""))) || copied.String() != got {
+			t.Errorf("%s: a copy of %d bytes keeps %.40q, not %.40q: %v", name, n, copied.String(), got, err)
+		}
 		if line := b.Line(); strings.ContainsAny(line, "\n") || len(line) > len(got) {
 			t.Errorf("%s: the line %.40q", name, line)
 		}

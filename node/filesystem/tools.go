@@ -3,6 +3,7 @@ package filesystem
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 
 	"k8s.io/utils/exec"
@@ -42,6 +43,9 @@ func (l *listing) Write(p []byte) (int, error) {
 	l.kept, l.rest = append(l.kept, p[:fits]...), l.rest+len(p)-fits
 	return len(p), nil
 }
+
+// ReadFrom implements io.ReaderFrom.
+func (l *listing) ReadFrom(r io.Reader) (int64, error) { return tail.Copy(l, r) }
 
 // stdout runs a tool that only reads; the end of its error messages becomes part of the error. More output than maxListing is an error: a
 // part of a list would hide a signature.
