@@ -95,6 +95,7 @@ func (im *imported) head(vg *section) error {
 		Tags:           f.tags(),
 		AutoActivation: !slices.Contains(f.flags("flags", nil), "NOAUTOACTIVATE"),
 	}
+	ownStrings(appendPointers([]*string{(*string)(&im.group.UUID), (*string)(&im.group.Name)}, im.group.Tags)...)
 	im.restrictions = restrictions{
 		exported: slices.Contains(status, "EXPORTED"),
 		fixed:    !slices.Contains(status, "RESIZEABLE"),
@@ -129,6 +130,7 @@ func (im *imported) pvs(vg *section) error {
 			Missing:     slices.Contains(flags, "MISSING"),
 			MissingFlag: slices.Contains(flags, "MISSING"),
 		}
+		ownStrings(&pv.UUID)
 		im.note(f.unknown)
 		start := lvm.Bytes(f.number("pe_start", math.MaxInt64/lvm.SectorSize)) * lvm.SectorSize
 		if f.err != nil {
@@ -170,7 +172,58 @@ func (im *imported) lvs(vg *section) error {
 			im.link(named, list.sections[i].name, &list.sections[i].sections[j])
 		}
 	}
-	return im.checkNames(named)
+	if err := im.checkNames(named); err != nil {
+		return err
+	}
+	var parts []*string
+	for i := range im.group.LVs {
+		parts = appendStrings(parts[:0], &im.group.LVs[i])
+		ownStrings(parts...)
+	}
+	return nil
+}
+
+// appendStrings appends the strings of a logical volume that are parts of the text.
+func appendStrings(list []*string, lv *lvm.LV) []*string {
+	list = append(list, &lv.UUID, &lv.Name, &lv.Type, &lv.Pool, &lv.Origin)
+	list = appendPointers(appendPointers(list, lv.Tags), lv.UsedBy)
+	for i := range lv.Segments {
+		seg := &lv.Segments[i]
+		list = append(list, &seg.Type)
+		for _, areas := range [][]lvm.Area{seg.Areas, seg.Metadata} {
+			for j := range areas {
+				list = append(list, &areas[j].LV)
+			}
+		}
+	}
+	if lv.Thin != nil {
+		list = append(list, &lv.Thin.Data, &lv.Thin.Metadata)
+	}
+	return list
+}
+
+func appendPointers(list []*string, texts []string) []*string {
+	for i := range texts {
+		list = append(list, &texts[i])
+	}
+	return list
+}
+
+// ownStrings copies strings out of the text of the group: else whoever keeps one of them, such as a volume's UUID, keeps the whole text.
+func ownStrings(list ...*string) {
+	size := 0
+	for _, s := range list {
+		size += len(*s)
+	}
+	var all strings.Builder
+	all.Grow(size)
+	for _, s := range list {
+		all.WriteString(*s)
+	}
+	rest := all.String()
+	for _, s := range list {
+		*s, rest = rest[:len(*s)], rest[len(*s):]
+	}
 }
 
 func (im *imported) lv(s *section) (lvm.LV, error) {

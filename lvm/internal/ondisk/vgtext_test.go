@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -182,5 +184,40 @@ func BenchmarkImport(b *testing.B) {
 	for b.Loop() {
 		_, err := importGroup(text)
 		fixture.Must(b, err)
+	}
+}
+
+// TestGroupKeepsNoText: no string of an imported group is a part of the group's text, which would stay in memory as long as any of them.
+func TestGroupKeepsNoText(t *testing.T) {
+	for _, scenario := range fixture.Scenarios(t) {
+		text := captured(t, filepath.Base(scenario))
+		im, err := importGroup(text)
+		fixture.Must(t, err)
+		first := uintptr(unsafe.Pointer(unsafe.StringData(text)))
+		eachString(reflect.ValueOf(im.group), filepath.Base(scenario), func(path, s string) {
+			if at := uintptr(unsafe.Pointer(unsafe.StringData(s))); s != "" && at >= first && at < first+uintptr(len(text)) {
+				t.Errorf("%s: %q is a part of the text", path, s)
+			}
+		})
+	}
+}
+
+// eachString calls do for each string in a value, with its path.
+func eachString(v reflect.Value, path string, do func(path, s string)) {
+	switch v.Kind() {
+	case reflect.String:
+		do(path, v.String())
+	case reflect.Pointer:
+		if !v.IsNil() {
+			eachString(v.Elem(), path, do)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			eachString(v.Index(i), fmt.Sprintf("%s[%d]", path, i), do)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			eachString(v.Field(i), path+"."+v.Type().Field(i).Name, do)
+		}
 	}
 }
