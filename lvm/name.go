@@ -1,6 +1,7 @@
 package lvm
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
@@ -97,6 +98,11 @@ func ParseID(handle string) (ID, error) {
 }
 
 func (id ID) String() string { return string(id.VG) + "/" + id.LV }
+
+// Compare orders as strings.Compare does, and builds no strings.
+func (id ID) Compare(other ID) int {
+	return cmp.Or(strings.Compare(string(id.VG), string(other.VG)), strings.Compare(id.LV, other.LV))
+}
 
 // Description describes the source of a volume for messages.
 func (id ID) Description() string {

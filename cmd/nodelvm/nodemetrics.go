@@ -189,12 +189,12 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 		c.log.Warn("cannot read all metrics of this node", "error", strings.Join(n.Unknown, "; "))
 	}
 	ours := slices.DeleteFunc(slices.Clone(n.Volumes), func(v report.Volume) bool { return v.Cluster != n.Cluster })
-	ready := slices.DeleteFunc(slices.Clone(ours), func(v report.Volume) bool { return v.State != string(lvm.StateReady) })
 	nodeMetrics.collect(out, []report.Node{n})
 	stateMetrics.collect(out, statesOf(ours))
 	groupMetrics.collect(out, countedGroups(n.Groups, ours))
 	backlogMetrics.collect(out, backlogsOf(n.Inventory))
 	poolMetrics.collect(out, poolsOf(n.Groups))
+	ready := slices.DeleteFunc(ours, func(v report.Volume) bool { return v.State != string(lvm.StateReady) })
 	volumeMetrics.collect(out, ready)
 	ioMetrics.collect(out, slices.DeleteFunc(ready, func(v report.Volume) bool { return v.IO == nil }))
 	pvs := physicalVolumes(n.Inventory)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/engine"
@@ -117,7 +116,7 @@ func (h *Host) List(ctx context.Context) ([]lvm.Volume, error) {
 		return nil, err
 	}
 	ready := slices.DeleteFunc(h.volumes(s), func(v lvm.Volume) bool { return v.State != lvm.StateReady })
-	slices.SortFunc(ready, func(a, b lvm.Volume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	slices.SortFunc(ready, func(a, b lvm.Volume) int { return a.ID.Compare(b.ID) })
 	return ready, nil
 }
 

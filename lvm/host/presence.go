@@ -96,7 +96,7 @@ func (h *Host) ManagedVolumes(ctx context.Context) (lvm.ManagedVolumes, error) {
 			add(managedSnapshot(sn))
 		}
 	}
-	slices.SortFunc(all.Owned, func(a, b lvm.ManagedVolume) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	slices.SortFunc(all.Owned, func(a, b lvm.ManagedVolume) int { return a.ID.Compare(b.ID) })
 	return all, nil
 }
 

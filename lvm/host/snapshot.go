@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
@@ -227,6 +226,6 @@ func (h *Host) ListSnapshots(ctx context.Context) ([]lvm.Snapshot, error) {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b lvm.Snapshot) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	slices.SortFunc(all, func(a, b lvm.Snapshot) int { return a.ID.Compare(b.ID) })
 	return all, nil
 }

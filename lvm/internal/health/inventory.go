@@ -77,6 +77,7 @@ func oursAlone(g lvm.Group) bool {
 // addVolumes adds the volumes and snapshots of the group.
 func (c *groupCheck) addVolumes(inv *report.Inventory) {
 	g := c.group
+	inv.Volumes = slices.Grow(inv.Volumes, len(g.LVs))
 	for _, lv := range g.LVs {
 		if err := lv.CheckTags(); err != nil {
 			inv.Damaged = append(inv.Damaged, err.Error())
