@@ -53,6 +53,9 @@ func checkMoves(f *facts, found func(where, what, fix string)) {
 	reported := 0
 	for i := range f.claims {
 		claim := &f.claims[i]
+		if claim.Annotations[api.AnnotationMoveTo] == "" && claim.Annotations[api.AnnotationMoveStatus] == "" {
+			continue // a large cluster has many claims, and f.volume searches all volumes
+		}
 		pv := f.volume(claim)
 		if pv == nil && (claim.Status.Phase != corev1.ClaimLost || api.ProvisionerOf(claim.Annotations) != api.DriverName) {
 			continue // it has no volume yet, or another driver's

@@ -140,10 +140,13 @@ func volumeRowsOf(volumes []corev1.PersistentVolume, users map[string][]user, an
 
 // wipingRows returns rows for deleted volumes that still occupy space and no longer have a PersistentVolume.
 func wipingRows(rows []volumeRow, answers []answer) (wiping []volumeRow) {
+	known := map[string]bool{}
+	for _, r := range rows {
+		known[r.Handle] = true
+	}
 	for _, a := range answers {
 		for _, v := range a.page.Volumes {
-			known := slices.ContainsFunc(rows, func(r volumeRow) bool { return r.Handle == v.ID })
-			if a.err != nil || known || v.State != string(lvm.StateDeleting) || v.Cluster != a.page.Cluster {
+			if a.err != nil || known[v.ID] || v.State != string(lvm.StateDeleting) || v.Cluster != a.page.Cluster {
 				continue
 			}
 			wiping = append(wiping, volumeRow{Claim: v.Claim, Node: a.node, Volume: string(v.Group) + "/" + v.LV, Layout: v.Layout, Pool: v.Pool, Size: v.Size,
