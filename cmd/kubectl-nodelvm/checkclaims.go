@@ -49,10 +49,13 @@ const (
 // waitingClaims returns the claims that a pod uses and that have no volume. It skips classes that checkClasses reports once: those whose
 // parameters a driver refuses, and those whose volumes the admission policy refuses.
 func (f *facts) waitingClaims() (waiting []corev1.PersistentVolumeClaim) {
-	users := usersOf(f.pods)
+	users, refused := usersOf(f.pods), map[string]bool{}
+	for i := range f.classes {
+		refused[f.classes[i].Name] = f.isRefused(&f.classes[i])
+	}
 	for _, claim := range f.claims {
 		class := f.classOfClaim(&claim)
-		if claim.Status.Phase == corev1.ClaimPending && class != nil && class.Provisioner == api.DriverName && !f.isRefused(class) && len(users[claim.Namespace+"/"+claim.Name]) > 0 {
+		if claim.Status.Phase == corev1.ClaimPending && class != nil && class.Provisioner == api.DriverName && !refused[class.Name] && len(users[claim.Namespace+"/"+claim.Name]) > 0 {
 			waiting = append(waiting, claim)
 		}
 	}

@@ -23,13 +23,13 @@ func checkBudgets(f *facts, found func(where, what, fix string)) {
 		if err != nil || s.ExpectedPods == 0 || s.DesiredHealthy < s.ExpectedPods || len(budget.OwnerReferences) > 0 {
 			continue
 		}
-		i := slices.IndexFunc(f.pods, func(pod corev1.Pod) bool {
-			return pod.Namespace == budget.Namespace && selector.Matches(labels.Set(pod.Labels)) && !isOfOperator(&pod) &&
-				slices.ContainsFunc(pending.ClaimNames(&pod), func(name string) bool { return ours[pod.Namespace+"/"+name] != nil })
+		pod := find(f.pods, func(pod *corev1.Pod) bool {
+			return pod.Namespace == budget.Namespace && selector.Matches(labels.Set(pod.Labels)) && !isOfOperator(pod) &&
+				slices.ContainsFunc(pending.ClaimNames(pod), func(name string) bool { return ours[pod.Namespace+"/"+name] != nil })
 		})
-		if i >= 0 {
+		if pod != nil {
 			found("PodDisruptionBudget "+budget.Namespace+"/"+budget.Name,
-				fmt.Sprintf("it requires %d of %d pods, so no pod can be evicted now: kubectl drain of node %s waits for pod %s", s.DesiredHealthy, s.ExpectedPods, cmp.Or(f.pods[i].Spec.NodeName, "(none yet)"), f.pods[i].Name),
+				fmt.Sprintf("it requires %d of %d pods, so no pod can be evicted now: kubectl drain of node %s waits for pod %s", s.DesiredHealthy, s.ExpectedPods, cmp.Or(pod.Spec.NodeName, "(none yet)"), pod.Name),
 				"before a drain, add a replica, lower minAvailable or raise maxUnavailable, unless the program that created the budget moves the pod's role to another pod")
 		}
 	}
