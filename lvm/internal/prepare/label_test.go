@@ -1,7 +1,9 @@
 package prepare
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -71,6 +73,23 @@ func TestLabelIsRecordedFirst(t *testing.T) {
 	}
 }
 
+// TestLabelRecordsADiskOnce: a disk that LVM refuses at each scan does not fill the node's record, which drops what it has had longest.
+func TestLabelRecordsADiskOnce(t *testing.T) {
+	runner, record := &oneRunner{failure: errors.New("write error")}, &accepted.Record{File: filepath.Join(t.TempDir(), "accepted.json")}
+	preparer := preparerOn(lvm.Machine{Runner: runner, Kernel: runner})
+	preparer.record = &ondisk.Disks{Sys: fixture.DiskSys(t), Accepted: record}
+	d := blankDisk(t, 16*lvm.MiB)
+	for range 3 {
+		p := &preparing{held: map[string]string{}, Preparer: preparer, where: ondisk.Positions{Sys: fixture.DiskSys(t)}, Preparation: lvm.Preparation{Signatures: noSignatures}, reports: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
+		if why := p.label(t.Context(), lvm.Declaration{Name: "vg"}, nil, d); !strings.Contains(why, "LVM refused it") {
+			t.Fatalf("why = %q", why)
+		}
+	}
+	if e := record.Entries(); len(e) != 1 || e[0].PV != runner.argv[slices.Index(runner.argv, "--uuid")+1] {
+		t.Errorf("the record has %+v, and LVM ran %q", e, runner.argv)
+	}
+}
+
 // preparerOn returns a preparer on a machine.
 func preparerOn(machine lvm.Machine) *Preparer {
 	tasks := oplock.NewTasks()
@@ -83,6 +102,7 @@ type oneRunner struct {
 	argv    []string
 	pinned  bool
 	flushed []string
+	failure error // of the command
 }
 
 func (r *oneRunner) Sync(paths []string) error {
@@ -94,7 +114,7 @@ func (r *oneRunner) Run(_ context.Context, argv []string) ([]byte, error) {
 	r.argv = argv
 	var err error
 	r.pinned, err = fixture.Opened(argv[len(argv)-1])
-	return nil, err
+	return nil, cmp.Or(r.failure, err)
 }
 
 // TestLabelDisksOfOneBlockSize: LVM refuses all disks at once if their block sizes differ; the driver ignores one and takes the others.

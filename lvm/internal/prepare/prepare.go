@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -26,10 +27,13 @@ type Preparer struct {
 	running sync.Mutex                  // held by prepare
 	blank   map[ondisk.BlockDevice]bool // found by the last scan
 	record  *ondisk.Disks               // records the disks that the groups get; without a record it does nothing
+	// uuids are of the physical volumes that the driver has recorded. A retry uses the same one: each more is one more entry of the record, which drops
+	// the first if it has too many.
+	uuids map[ondisk.BlockDevice]string
 }
 
 func New(e *engine.Engine, tasks *oplock.Tasks, pools *thinpool.Manager, record *ondisk.Disks) *Preparer {
-	return &Preparer{engine: e, tasks: tasks, pools: pools, record: record}
+	return &Preparer{engine: e, tasks: tasks, pools: pools, record: record, uuids: map[ondisk.BlockDevice]string{}}
 }
 
 // Prepare implements Host.Prepare.
@@ -323,7 +327,8 @@ func (p *preparing) label(ctx context.Context, d lvm.Declaration, here *lvm.Grou
 	if made || why != "" || p.DryRun {
 		return why
 	}
-	uuid := ondisk.NewPVUUID()
+	uuid := cmp.Or(p.uuids[candidate.BlockDevice], ondisk.NewPVUUID())
+	p.uuids[candidate.BlockDevice] = uuid
 	if _, err := p.record.Vouch(candidate.BlockDevice, uuid, accepted.Prepared); err != nil { // before it exists: the next run recognizes it
 		return fmt.Sprintf("blank, but the driver cannot record that it uses it: %v", err)
 	}
