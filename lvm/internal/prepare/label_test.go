@@ -50,6 +50,16 @@ func TestLabelWaitsForNoGroup(t *testing.T) {
 	}
 }
 
+// TestTakeFlushes: the label of an interrupted run may not have reached its disk yet.
+func TestTakeFlushes(t *testing.T) {
+	runner := &oneRunner{}
+	p := &preparing{Preparer: preparerOn(lvm.Machine{Runner: runner, Kernel: runner})}
+	d := blankDisk(t, 16*lvm.MiB)
+	if why := p.take(t.Context(), d, true); why != "" || runner.argv != nil || !slices.Equal(runner.flushed, []string{d.Path}) {
+		t.Errorf("%q; ran %q, flushed %q", why, runner.argv, runner.flushed)
+	}
+}
+
 // TestLabelIsRecordedFirst: the node's record names the physical volume before it exists, so that an interrupted run is continued.
 func TestLabelIsRecordedFirst(t *testing.T) {
 	runner, record := &oneRunner{}, &accepted.Record{File: filepath.Join(t.TempDir(), "accepted.json")}

@@ -324,9 +324,28 @@ func (p *preparing) label(ctx context.Context, d lvm.Declaration, here *lvm.Grou
 			return "blank; will be added if still blank at the next scan, because another program may be about to write to it"
 		}
 	}
-	if made || why != "" || p.DryRun {
+	if why != "" || p.DryRun {
 		return why
 	}
+	return p.take(ctx, candidate, made)
+}
+
+// take makes a blank device a physical volume, unless an earlier run has, and flushes it.
+func (p *preparing) take(ctx context.Context, candidate ondisk.Disk, made bool) (why string) {
+	if !made {
+		if why = p.create(ctx, candidate); why != "" {
+			return why
+		}
+	}
+	// Before any disk gets the group's commit: after a power cut the group would lack a disk whose label never reached it.
+	if err := p.engine.Machine.Kernel.Sync([]string{candidate.Path}); err != nil {
+		return fmt.Sprintf("it was blank and is now a physical volume, but the driver cannot flush it (%v); the next scan continues with it", err)
+	}
+	return ""
+}
+
+// create makes a blank device a physical volume.
+func (p *preparing) create(ctx context.Context, candidate ondisk.Disk) (why string) {
 	uuid := cmp.Or(p.uuids[candidate.BlockDevice], ondisk.NewPVUUID())
 	p.uuids[candidate.BlockDevice] = uuid
 	if _, err := p.record.Vouch(candidate.BlockDevice, uuid, accepted.Prepared); err != nil { // before it exists: the next run recognizes it
@@ -335,10 +354,6 @@ func (p *preparing) label(ctx context.Context, d lvm.Declaration, here *lvm.Grou
 	// This command concerns no group: pvcreate takes its own lock file.
 	if err := p.engine.Run(ctx, lvm.Group{}, []lvmcmd.Step{{Argv: lvmcmd.PVCreateArgs(candidate, uuid)}}); err != nil {
 		return fmt.Sprintf("blank, but LVM refused it: %v", err)
-	}
-	// Before any disk gets the group's commit: after a power cut the group would lack a disk whose label never reached it.
-	if err := p.engine.Machine.Kernel.Sync([]string{candidate.Path}); err != nil {
-		return fmt.Sprintf("it was blank and is now a physical volume, but the driver cannot flush it (%v); the next scan continues with it", err)
 	}
 	return ""
 }
