@@ -46,7 +46,7 @@ func (d Disk) Names() []string { return append([]string{d.Path}, d.Links...) }
 // DeviceScanner scans the node's devices.
 type DeviceScanner struct {
 	Positions
-	Accepts func(d BlockDevice, pv string) bool // whether the node's record names a PV; nil: there is no record
+	Reader *Disks // reads the devices, and waits for none that does not answer
 }
 
 // Disks lists the node's block devices. It omits LVM's own volumes, devices that are too small for a physical volume, and
@@ -60,8 +60,12 @@ func (v DeviceScanner) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := prober{positions: v.Positions, mustBeBlock: true, texts: &groupTexts{}, accepts: v.Accepts}
+	r := v.Reader.prober()
 	r.positions.volumes = found.volumes
+	probes, err := v.Reader.scanDevices(ctx, found.list, r)
+	if err != nil {
+		return nil, err
+	}
 	links, groups := v.links(), map[string]lvm.VGName{}
 	for _, g := range s.Groups {
 		for _, pv := range g.PVs {
@@ -69,7 +73,8 @@ func (v DeviceScanner) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 		}
 	}
 	var list []Disk
-	for _, b := range found.list {
+	for _, p := range probes {
+		b := p.device
 		if text, err := dm.Attribute(v.Sys, b.Name, "hidden"); err == nil && text == "1" {
 			continue
 		}
@@ -81,12 +86,8 @@ func (v DeviceScanner) Disks(ctx context.Context, s lvm.State) ([]Disk, error) {
 			return nil, lvm.Errorf(lvm.KindInternal, "cannot read block device %s: %w", b.Path, err)
 		}
 		d.Links, d.uses, d.Group = links[b.Name], uses[b.Name], groups[b.Path]
-		if d.unresponsive = slices.Contains(s.Unresponsive, b.Path); d.unresponsive {
-			list = append(list, d)
-			continue
-		}
-		p := r.probe(b, probe{})
-		if d.position = p.position; p.label != nil {
+		d.position, d.unresponsive = p.position, p.unresponsive()
+		if p.label != nil {
 			d.pv = &p
 		}
 		list = append(list, d)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -97,6 +98,38 @@ func TestDiskUnderLoopDevice(t *testing.T) {
 	v.backing = func(int) (loopStatus, error) { return loopStatus{}, unix.EACCES }
 	if _, err := v.uses(); err == nil {
 		t.Error("a loop device that cannot be asked does not matter")
+	}
+}
+
+// TestUnresponsiveForeignDisk: a disk of another driver that does not answer is no disk of this node's groups, and delays no scan for new ones either.
+func TestUnresponsiveForeignDisk(t *testing.T) {
+	s, r := newStack(t), recordOf(t, "ebs.csi.aws.com")
+	s.mounts()
+	s.readOf(r) // the first use
+	s.attachForeign()
+	reader, read := s.reader(), s.reader().prober()
+	answers := make(chan struct{})
+	defer close(answers)
+	reader.Accepted, reader.Patience = r, 50*time.Millisecond
+	reader.probe = func(b BlockDevice) probe {
+		if b.Name == "nvme2n1" {
+			<-answers
+		}
+		return read.probe(b, probe{})
+	}
+	state, err := reader.Read(t.Context())
+	if fixture.Must(t, err); len(state.Unresponsive) > 0 {
+		t.Errorf("%+v", state)
+	}
+	disks, err := DeviceScanner{Positions: reader.positions(), Reader: reader}.Disks(t.Context(), state)
+	fixture.Must(t, err)
+	for _, d := range disks {
+		if silent := strings.Contains(d.IneligibleReason(true), "it is unresponsive"); silent != (d.Name == "nvme2n1") {
+			t.Errorf("%s: %q", d.Name, d.IneligibleReason(true))
+		}
+	}
+	if len(disks) < 2 {
+		t.Errorf("%+v", disks)
 	}
 }
 

@@ -50,7 +50,7 @@ func (r *Preparer) Prepare(ctx context.Context, p lvm.Preparation) (lvm.PrepareR
 	defer leave()
 	r.running.Lock()
 	defer r.running.Unlock()
-	node := ondisk.DeviceScanner{Positions: ondisk.Positions{Sys: "/sys", Proc: "/proc", Dev: "/dev"}, Accepts: r.record.Accepts}
+	node := ondisk.DeviceScanner{Positions: ondisk.Positions{Sys: "/sys", Proc: "/proc", Dev: "/dev"}, Reader: r.record}
 	s, disks, err := r.scan(ctx, node)
 	if err != nil {
 		return lvm.PrepareReport{}, err
