@@ -3,7 +3,9 @@ package prepare
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -233,8 +235,11 @@ func (p *preparing) standing(name lvm.VGName) (*lvm.Group, error) {
 		return nil, nil
 	}
 	backup := filepath.Join(p.engine.Config.BackupDir, string(name))
-	if _, err := os.Lstat(backup); err == nil {
+	switch _, err := os.Lstat(backup); {
+	case err == nil:
 		return nil, lvm.Errorf(lvm.KindConflict, "it was on this node before, and its disks are missing: reconnect them; if its data is lost, remove %s, and the driver creates it again", backup)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, lvm.Errorf(lvm.KindBusy, "not created, because the driver cannot determine whether it was on this node before: %w", err)
 	}
 	return nil, nil
 }

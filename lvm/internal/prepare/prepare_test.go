@@ -1,10 +1,13 @@
 package prepare
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/internal/fixture"
 	"github.com/nodelvm/nodelvm/lvm/internal/ondisk"
 )
 
@@ -93,6 +96,19 @@ func TestGroupOnIgnoredDisk(t *testing.T) {
 		err := p.mayBeIgnored(lvm.Declaration{Name: "vg", Devices: []lvm.Selector{{Paths: []string{path}}}})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// TestGroupThatMayHaveBeenHere: a declared group whose disks are missing is not created again, nor one that may be such a group.
+func TestGroupThatMayHaveBeenHere(t *testing.T) {
+	dir := t.TempDir()
+	fixture.Must(t, os.WriteFile(filepath.Join(dir, "vg"), nil, 0o600))
+	for backups, words := range map[string]string{dir: "it was on this node before", filepath.Join(dir, "vg"): "cannot determine", filepath.Join(dir, "none"): "", "": ""} {
+		p := &preparing{Preparer: preparerOn(lvm.Machine{})}
+		p.engine.Config.BackupDir = backups
+		if g, err := p.standing("vg"); g != nil || (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
+			t.Errorf("%q: %v", backups, err)
 		}
 	}
 }
