@@ -173,6 +173,8 @@ func (n *Node) lvchange(g *group, lv *lvm.LV, l line) *failure {
 	case l.has("--refresh") && d != nil:
 		d.suspended = false
 		n.mapPresent(g, lv.Name)
+	case l.values["-a"] == "y" && n.skipped[lv.UUID] && !l.has("-K"):
+		return nil
 	case l.values["-a"] == "y" && lv.Pool != "" && !n.kernelOf(g.find(lv.Pool)).devices[n.number(g, lv)]:
 		return failed("device-mapper: reload ioctl on failed: No data available")
 	case l.values["-a"] == "y" && lv.Pool != "" && d == nil && n.failedPool(g, lv.Pool):

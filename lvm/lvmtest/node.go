@@ -39,8 +39,9 @@ type Node struct {
 	messagesCounted bool                 // kill the running command once a pool has counted its messages.
 	pools           map[string]*poolKernel
 	numbers         map[string]int  // by the UUID of a thin volume: its number in the pool
-	readOnly        map[string]bool // by the UUID of a volume: LVM's permission
-	spares          map[string]bool // by the UUID of a volume: an unfinished spare for pool metadata.
+	readOnly        map[string]bool // By the UUID of a volume: LVM's permission.
+	skipped         map[string]bool // By the UUID of a volume: it needs -K.
+	spares          map[string]bool // By the UUID of a volume: an unfinished spare for pool metadata.
 	names           map[string]bool // in /dev/mapper, created by an admin's lvm
 	lacks           map[string]lvm.TargetState
 	held            chan struct{} // closed when wipes may continue; nil if none is held
@@ -49,7 +50,7 @@ type Node struct {
 
 // NewNode returns a node with these groups.
 func NewNode(groups ...Group) *Node {
-	n := &Node{filled: map[string]lvm.Bytes{}, pools: map[string]*poolKernel{}, numbers: map[string]int{}, spares: map[string]bool{}, readOnly: map[string]bool{}, names: map[string]bool{}}
+	n := &Node{filled: map[string]lvm.Bytes{}, pools: map[string]*poolKernel{}, numbers: map[string]int{}, spares: map[string]bool{}, readOnly: map[string]bool{}, skipped: map[string]bool{}, names: map[string]bool{}}
 	disk := 0
 	for _, g := range groups {
 		made := &group{Group: lvm.Group{

@@ -113,6 +113,7 @@ func (n *Node) addThin(g *group, l line, w wanted, pool, origin string) *failure
 	lv := lvm.LV{UUID: n.uuid(), Name: w.name, Tags: w.tags, Created: n.now(), Pool: pool, Origin: origin,
 		Segments: []lvm.Segment{{Extents: w.extents, Type: "thin"}}}
 	n.readOnly[lv.UUID] = l.values["-p"] == "r"
+	n.skipped[lv.UUID] = l.values["-k"] == "y" || origin != "" && !l.has("-k")
 	n.number(g, g.add(lv))
 	n.queue(g.find(pool), "create "+w.name)
 	g.commit()
@@ -122,7 +123,7 @@ func (n *Node) addThin(g *group, l line, w wanted, pool, origin string) *failure
 	if f := n.tell(g, g.find(pool)); f != nil {
 		return f
 	}
-	if skipped := l.values["-k"] == "y" || origin != "" && !l.has("-k"); l.values["-a"] != "n" && !skipped {
+	if l.values["-a"] != "n" && !n.skipped[lv.UUID] {
 		n.activate(g, w.name)
 	}
 	return nil

@@ -190,13 +190,9 @@ func ReadyArgs(g lvm.Group, volumes []lvm.Volume) ([]Step, error) {
 // readyBatchMax limits the length of one command line: a volume takes about 130 bytes.
 const readyBatchMax = 100
 
-// ActivateArgs activates the volume, if it is inactive.
+// ActivateArgs activates the volume, if it is inactive. LVM otherwise skips a snapshot: one of the driver (snapshotArgs), and one of an admin,
+// also after its adoption.
 func ActivateArgs(t Target, g lvm.Group) []string {
-	return append(OnDevices("lvchange", g), "-ay", "--", t.String())
-}
-
-// ActivateSnapshotArgs activates a snapshot, which LVM otherwise skips (snapshotArgs).
-func ActivateSnapshotArgs(t Target, g lvm.Group) []string {
 	return append(OnDevices("lvchange", g), "-ay", "-K", "--", t.String())
 }
 
@@ -205,7 +201,7 @@ func ActivateSnapshotArgs(t Target, g lvm.Group) []string {
 func ActivateIfArgs(t Target, g lvm.Group, uuid string) []string {
 	guard := fmt.Sprintf("lv_uuid=%s && lv_tags={%s} && (lv_tags={%s} || lv_tags={%s})", uuid,
 		lvm.EncodeTag(lvm.KeyVersion, lvm.TagVersion), lvm.StateTag(lvm.StateReady), lvm.StateTag(lvm.StateCreating))
-	return append(OnDevices("lvchange", g), "-ay", "-S", guard, "--", t.String())
+	return append(OnDevices("lvchange", g), "-ay", "-K", "-S", guard, "--", t.String())
 }
 
 // DeactivateArgs deactivates volumes of a group. LVM refuses while one is in use.

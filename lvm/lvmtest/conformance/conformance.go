@@ -39,6 +39,7 @@ func Run(t *testing.T, newFixture func(t *testing.T) hosttest.Fixture) {
 		{"read-only copies", testReadOnlyCopies},
 		{"encrypted", testEncrypted},
 		{"an admin's pool", testAdminsPool},
+		{"an adopted snapshot", testAdoptedSnapshot},
 		{"an empty pool", testEmptyPool},
 		{"messages left", testMessagesLeft},
 		{"spoilt", testSpoilt},

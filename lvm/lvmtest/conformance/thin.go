@@ -173,6 +173,18 @@ func testAdminsPool(t *testing.T, b hosttest.Fixture) {
 	b.Admin(t, "lvremove", "-y", b.Group+"/leaky")
 }
 
+// testAdoptedSnapshot: LVM skips the activation of an admin's snapshot. Once it is adopted, pods use it like any volume.
+func testAdoptedSnapshot(t *testing.T, b hosttest.Fixture) {
+	d := b.Start(t)
+	origin := d.MustCreate(t, b.Thin("origin", 8*lvm.MiB, lvm.ID{}))
+	b.Admin(t, "lvcreate", "-y", "-s", "-n", "theirs", b.Group+"/"+origin.ID.LV)
+	v, err := d.Adopt(t.Context(), lvm.VGName(b.Group), "theirs", "theirs", "")
+	hosttest.Must(t, err)
+	d.MustActivate(t, v)
+	b.DeleteAll(t, d)
+	b.RemovePool(t)
+}
+
 // testEmptyPool: the driver removes an empty pool with its sub-LVs, and the next volume creates another; a pool that holds a
 // volume of an admin stays.
 func testEmptyPool(t *testing.T, b hosttest.Fixture) {
