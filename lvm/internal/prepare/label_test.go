@@ -83,20 +83,28 @@ func TestLabelIsRecordedFirst(t *testing.T) {
 	}
 }
 
-// TestLabelRecordsADiskOnce: a disk that LVM refuses at each scan does not fill the node's record, which drops what it has had longest.
+// TestLabelRecordsADiskOnce: a disk that LVM refuses at each scan does not fill the node's record, which drops what it has had longest. A disk that became a
+// physical volume, and is blank again, becomes another one.
 func TestLabelRecordsADiskOnce(t *testing.T) {
 	runner, record := &oneRunner{failure: errors.New("write error")}, &accepted.Record{File: filepath.Join(t.TempDir(), "accepted.json")}
 	preparer := preparerOn(lvm.Machine{Runner: runner, Kernel: runner})
 	preparer.record = &ondisk.Disks{Sys: fixture.DiskSys(t), Accepted: record}
 	d := blankDisk(t, 16*lvm.MiB)
-	for range 3 {
+	label := func() (uuid, why string) {
 		p := &preparing{held: map[string]string{}, Preparer: preparer, where: ondisk.Positions{Sys: fixture.DiskSys(t)}, Preparation: lvm.Preparation{Signatures: noSignatures}, reports: map[string]string{}, blank: map[ondisk.BlockDevice]bool{}}
-		if why := p.label(t.Context(), lvm.Declaration{Name: "vg"}, nil, d); !strings.Contains(why, "LVM refused it") {
-			t.Fatalf("why = %q", why)
+		why = p.label(t.Context(), lvm.Declaration{Name: "vg"}, nil, d)
+		return runner.argv[slices.Index(runner.argv, "--uuid")+1], why
+	}
+	for range 3 {
+		uuid, why := label()
+		if e := record.Entries(); !strings.Contains(why, "LVM refused it") || len(e) != 1 || e[0].PV != uuid {
+			t.Errorf("the record has %+v, LVM ran %q, and why = %q", e, runner.argv, why)
 		}
 	}
-	if e := record.Entries(); len(e) != 1 || e[0].PV != runner.argv[slices.Index(runner.argv, "--uuid")+1] {
-		t.Errorf("the record has %+v, and LVM ran %q", e, runner.argv)
+	runner.failure = nil
+	first, _ := label()
+	if second, _ := label(); second == first {
+		t.Errorf("both physical volumes are %s", first)
 	}
 }
 

@@ -360,6 +360,7 @@ func (p *preparing) create(ctx context.Context, candidate ondisk.Disk) (why stri
 	if err := p.engine.Run(ctx, lvm.Group{}, []lvmcmd.Step{{Argv: lvmcmd.PVCreateArgs(candidate, uuid)}}); err != nil {
 		return fmt.Sprintf("blank, but LVM refused it: %v", err)
 	}
+	delete(p.uuids, candidate.BlockDevice) // whoever wipes it has another physical volume next
 	return ""
 }
 
