@@ -40,8 +40,15 @@ func (n *node) untilAttributesAllowed(t *testing.T, claim *corev1.PersistentVolu
 // limiting gives an agent what changes the limits of its node's volumes.
 func (n *node) limiting(c *kube.Config) { c.Limits = n.host }
 
+// attributesSince is the minor version of Kubernetes that serves VolumeAttributesClasses of v1.
+const attributesSince = 34
+
+// attributesClass makes a class; it skips the test on an older API server.
 func attributesClass(t *testing.T, name string, parameters map[string]string) {
 	t.Helper()
+	if minor := minorVersion(t); minor < attributesSince {
+		t.Skipf("Kubernetes 1.%d serves no VolumeAttributesClasses of v1, which the driver's I/O limits need", minor)
+	}
 	create(t, admin.StorageV1().VolumeAttributesClasses(), &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: driver, Parameters: parameters})
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -49,12 +48,8 @@ const scoringSince = 37
 func TestWhichNodesClaimsGet(t *testing.T) {
 	dir := t.TempDir()
 	startControllers(t, dir)
-	version, err := admin.Discovery().ServerVersion()
-	must(t, err)
-	minor, err := strconv.Atoi(version.Minor)
-	must(t, err)
 	placers := []placer{{"default-scheduler", nil}}
-	if minor >= scoringSince {
+	if minorVersion(t) >= scoringSince {
 		startConfiguredScheduler(t)
 		placers = []placer{
 			{"default-scheduler", func(percent int64) int64 { return 100 - percent }},

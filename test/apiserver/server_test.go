@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -191,6 +192,16 @@ func setUp(ctx context.Context, crds []string) (err error) {
 	}
 	_, err = admin.StorageV1().StorageClasses().Create(ctx, classOf("thin", map[string]string{"volumeGroup": "vg", "layout": "thin"}), metav1.CreateOptions{})
 	return err
+}
+
+// minorVersion returns the minor version of the API server's Kubernetes.
+func minorVersion(t *testing.T) int {
+	t.Helper()
+	version, err := admin.Discovery().ServerVersion()
+	must(t, err)
+	minor, err := strconv.Atoi(version.Minor)
+	must(t, err)
+	return minor
 }
 
 // tokenOf makes a node with the driver's pod on it, and answers that pod's token.
