@@ -254,8 +254,8 @@ func TestPrepareArgs(t *testing.T) {
 		argv []string
 	}{
 		{"pvcreate --devices /dev/sdb --norestorefile --uuid UUID --metadatasize 24576k -- /dev/sdb", PVCreateArgs(device, "UUID")},
-		{"vgcreate --devices /dev/sdb,/dev/sdc --physicalextentsize 4m --setautoactivation n --addtag fast --addtag nodelvm.node=node-1 -- vg /dev/sdb /dev/sdc", VGCreateArgs(d, "node-1", []string{"/dev/sdb", "/dev/sdc"})},
-		{"vgcreate --devices /dev/sdb --physicalextentsize 4m --setautoactivation n --addtag fast -- vg /dev/sdb", VGCreateArgs(d, "", []string{"/dev/sdb"})},
+		{"vgcreate --devices /dev/sdb,/dev/sdc --physicalextentsize 4096k --setautoactivation n --addtag fast --addtag nodelvm.node=node-1 -- vg /dev/sdb /dev/sdc", VGCreateArgs(d, "node-1", []string{"/dev/sdb", "/dev/sdc"})},
+		{"vgcreate --devices /dev/sdb --physicalextentsize 4096k --setautoactivation n --addtag fast -- vg /dev/sdb", VGCreateArgs(d, "", []string{"/dev/sdb"})},
 		{"vgextend --devices /dev/sda,/dev/sdb -- vg /dev/sdb", VGExtendArgs(g, []string{"/dev/sdb"})},
 		{"vgchange --devices /dev/sda --addtag fast -- vg", VGTagArgs(g, nil, d.Tags)},
 	} {
@@ -269,6 +269,11 @@ func TestPrepareArgs(t *testing.T) {
 	for size, want := range map[lvm.Bytes]lvm.Bytes{16 * lvm.MiB: lvm.MiB, 4 * lvm.GiB: 32 * lvm.MiB, 100 * lvm.GiB: 64 * lvm.MiB} {
 		if got := metadataSize(size); got != want {
 			t.Errorf("metadata of a device of %s: %s", size, got)
+		}
+	}
+	for size := 16 * lvm.MiB; size < 9*lvm.GiB; size += 500*lvm.KiB + lvm.SectorSize {
+		if behind := (size - metadataSize(size) - lvm.MiB) % preparedExtent; behind < lvm.MiB {
+			t.Errorf("a volume on a disk of %d bytes can reach its last %d", size, behind)
 		}
 	}
 }

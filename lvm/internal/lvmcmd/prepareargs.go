@@ -8,10 +8,18 @@ import (
 )
 
 // metadataSize is the size of a device's metadata area, which limits the number of volumes and can never grow. 64 MiB suffice
-// for tens of thousands of volumes; a small disk gives 1/128.
+// for tens of thousands of volumes; a small disk gives 1/128. The extents begin a MiB behind it and, whole, end at least a MiB before the disk does:
+// the user of a raw block volume could write a RAID's superblock there, and the node's mdadm would take the disk.
 func metadataSize(device lvm.Bytes) lvm.Bytes {
-	return min(64*lvm.MiB, max(lvm.MiB, device/128/lvm.MiB*lvm.MiB))
+	size := min(64*lvm.MiB, max(lvm.MiB, device/128/lvm.MiB*lvm.MiB))
+	if (device-size-lvm.MiB)%preparedExtent < lvm.MiB {
+		size += lvm.MiB
+	}
+	return size
 }
+
+// preparedExtent is the extent size of the groups that the driver creates.
+const preparedExtent = 4 * lvm.MiB
 
 // PVCreateArgs creates a physical volume with this UUID. None of these commands has -y: if LVM finds a signature
 // that the driver missed, it asks, gets no answer, and fails.
@@ -22,7 +30,7 @@ func PVCreateArgs(d ondisk.Disk, uuid string) []string {
 // VGCreateArgs creates the group, with this node's name as a tag if it is known. The node's own LVM does not activate its
 // volumes at boot: the driver activates them when they are used.
 func VGCreateArgs(d lvm.Declaration, node string, paths []string) []string {
-	args := []string{"vgcreate", DevicesOption, strings.Join(paths, ","), "--physicalextentsize", "4m", "--setautoactivation", "n"}
+	args := []string{"vgcreate", DevicesOption, strings.Join(paths, ","), "--physicalextentsize", kib(preparedExtent), "--setautoactivation", "n"}
 	args = append(args, AddTags(d.Tags)...)
 	if tag := lvm.EncodeTag(lvm.KeyNode, node); node != "" && len(tag) <= lvm.MaxTag {
 		args = append(args, "--addtag", tag)
