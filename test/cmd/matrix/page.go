@@ -46,7 +46,7 @@ The driver and the upstream sidecars find out at run time what an API server lac
 
 | feature | from | without it |
 |---|---|---|
-| VolumeAttributesClass v1 | 1.34 | csi-provisioner switches it off and logs that |
+| VolumeAttributesClass v1 | 1.34 | csi-provisioner switches it off and logs that; no [I/O limits](howto/io-limits.md), and the tests of these are skipped |
 | streaming lists (WatchList) | 1.34 | csi-provisioner and the driver list in one answer; the API proxy filters both |
 | snapshots | the snapshot CRDs, any version | csi-snapshotter waits for them, the driver detects them later |
 | scores of nodes by published capacity (StorageCapacityScoring) | 1.37 | all nodes with enough capacity are equal ([pack or spread](howto/placement.md)) |
