@@ -86,6 +86,9 @@ func (h *Host) extend(ctx context.Context, r alloc.ExtendRequest) (v lvm.Volume,
 		zeroing, err = h.zeroFirst(ctx, g, v, x.Unzeroed)
 		return lvm.Volume{}, zeroing, err
 	}
+	if err := h.engine.CheckTransaction(g, lv.Pool); err != nil {
+		return lvm.Volume{}, "", lvm.Errorf(lvm.KindOutOfRange, "cannot expand volume %s/%s: %w", g.Name, lv.Name, err)
+	}
 	done, err := h.engine.Commit(ctx, engine.Change{Group: g, Steps: steps, OnKnownZeroes: x.OnKnownZeroes})
 	switch {
 	case errors.Is(done.Failure, engine.ErrChanged):

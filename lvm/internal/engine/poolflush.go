@@ -51,8 +51,8 @@ func (e *Engine) mismatch(g lvm.Group, pool lvm.LV) (string, error) {
 		pool.Thin.TransactionID, g.Name, pool.Name, s.TransactionID), nil
 }
 
-// CheckTransaction refuses (lvm.KindInsufficientCapacity) to create in a pool while LVM's metadata is of another state of it. LVM compares
-// both only after its commit if the pool's own device is active, and could give a new volume the blocks of one that the metadata lacks. The
+// CheckTransaction refuses (lvm.KindInsufficientCapacity) to create in a pool, or to extend it or a volume of it, while LVM's metadata is of another
+// state of it. LVM may load a table with other extents than the pool's. It compares both only after its commit if the pool's own device is active, and could give a new volume the blocks of one that the metadata lacks. The
 // caller holds the group's lock.
 func (e *Engine) CheckTransaction(g lvm.Group, name string) error {
 	pool := g.FindLV(name)
@@ -63,7 +63,7 @@ func (e *Engine) CheckTransaction(g lvm.Group, name string) error {
 	if err != nil || differ == "" {
 		return err
 	}
-	return lvm.Errorf(lvm.KindInsufficientCapacity, "the driver creates nothing in the thin pool %s/%s: %s", g.Name, name, differ)
+	return lvm.Errorf(lvm.KindInsufficientCapacity, "the driver changes nothing in the thin pool %s/%s: %s", g.Name, name, differ)
 }
 
 // CheckEmpty refuses (lvm.KindBusy) to remove a pool without volumes unless it is active, and LVM's metadata is of its present state: of another

@@ -76,3 +76,25 @@ func (r recording) Run(_ context.Context, argv []string) ([]byte, error) {
 }
 
 func (recording) Sync([]string) error { return nil }
+
+// mismatched is a kernel whose thin pools have another transaction than LVM's metadata.
+type mismatched struct{ recording }
+
+func (mismatched) Device(string) (string, bool, error) { return "/dev/dm-1", true, nil }
+
+func (mismatched) Status(string) (string, string, error) {
+	return "thin-pool", "8 10/1024 1/16 - rw discard_passdown queue_if_no_space - 1024", nil
+}
+
+// TestMismatchedPoolStaysAsItIs: a declared pool is not extended while LVM's metadata is of another state of it.
+func TestMismatchedPoolStaysAsItIs(t *testing.T) {
+	g := fixture.TestGroup("vg", []lvm.Run{{Count: 100}})
+	class := lvm.Class{Pool: "pool", Layout: lvm.LayoutThin, Overprovision: 100}
+	g.LVs = []lvm.LV{{UUID: "p", Name: "pool", Extents: 16, Type: "thin-pool", Thin: &lvm.ThinPool{Data: "d", Metadata: "m", ChunkSize: 64 * lvm.KiB, Zero: true, TransactionID: 3}}}
+	var ran []string
+	kernel := mismatched{recording{ran: &ran}}
+	p := &preparing{Preparer: preparerOn(lvm.Machine{Runner: kernel, Kernel: kernel, Reader: &changing{[]lvm.State{{Groups: []lvm.Group{g}}}}})}
+	if err := p.makePool(t.Context(), g.UUID, class, g.Bytes(16)); lvm.KindOf(err) != lvm.KindInsufficientCapacity || !strings.Contains(err.Error(), "transaction_id") || len(ran) > 0 {
+		t.Errorf("%v; ran %q", err, ran)
+	}
+}

@@ -59,6 +59,9 @@ func (p *preparing) makePool(ctx context.Context, group lvm.VGUUID, class lvm.Cl
 	if want > here.Data+here.Growable() {
 		return lvm.Errorf(lvm.KindInsufficientCapacity, "volume group %s has free extents for only %s of it", g.Name, g.Bytes(max(0, here.Data+here.Growable())))
 	}
+	if err := p.engine.CheckTransaction(g, class.Pool); err != nil {
+		return err
+	}
 	if here.Made {
 		return p.pools.RunPoolExtension(ctx, here, alloc.PoolNeed{Data: want})
 	}

@@ -125,7 +125,7 @@ func (m *Manager) needOf(g lvm.Group, name string) (alloc.PoolNeed, alloc.Pool, 
 		return alloc.PoolNeed{}, alloc.Pool{}, nil
 	}
 	s, err := m.engine.PoolStatus(g, *lv)
-	if err != nil || s == nil {
+	if err != nil || s == nil || s.IsMismatched(*lv.Thin) { // LVM's metadata may map other extents than the kernel
 		return alloc.PoolNeed{}, alloc.Pool{}, err
 	}
 	own := *lv.Thin

@@ -72,6 +72,22 @@ func TestExtendThinPools(t *testing.T) {
 	}
 }
 
+// TestMismatchedPoolIsNotExtended: LVM's metadata of another state maps other extents, so that its table would give a pool that runs another pool's data.
+func TestMismatchedPoolIsNotExtended(t *testing.T) {
+	node := lvmtest.NewNode(lvmtest.Group{Name: "vg-test", Disks: []lvm.Bytes{4 * lvm.GiB}})
+	b := hosttest.OnFake(node).OneAtATime()
+	d := b.Start(t)
+	v := d.MustCreate(t, overprovisioned("v", b.Group, 2*lvm.GiB))
+	node.Fill(d.MustActivate(t, v), 900*lvm.MiB)
+	id := restore(node, b.Group, 7)
+	d.Counted(t, "with other metadata", 0, func() {
+		hosttest.Must(t, d.ExtendThinPools(t.Context()))
+		hosttest.Refused(t, "expand a volume", lvm.KindOutOfRange)(d.Extend(t.Context(), v.ID, v.Size+lvm.GiB, 0))
+	})
+	restore(node, b.Group, id)
+	d.Counted(t, "with the pool's metadata", 1, func() { hosttest.Must(t, d.ExtendThinPools(t.Context())) })
+}
+
 // TestExtendThinPoolThatAnAdminRemoved: if an admin removes a pool just before the driver extends it, the driver only reports that.
 func TestExtendThinPoolThatAnAdminRemoved(t *testing.T) {
 	node := lvmtest.NewNode(lvmtest.Group{Name: "vg-test", Disks: []lvm.Bytes{4 * lvm.GiB}})
