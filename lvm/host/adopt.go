@@ -118,6 +118,9 @@ func adoptable(g lvm.Group, lv lvm.LV) (lvm.Volume, error) {
 	if lv.Managed != nil || lv.Thin != nil || lv.Pending {
 		return refuse("it is a thin pool or the driver's own, or its creation is incomplete")
 	}
+	if i := slices.IndexFunc(g.LVs, func(o lvm.LV) bool { return !o.Hidden && slices.Contains(o.UsedBy, lv.Name) }); i >= 0 && lv.Pool == "" {
+		return refuse(fmt.Sprintf("it is a snapshot of %s that fills as either changes, and then loses its data: copy it to a new volume", g.LVs[i].Name))
+	}
 	class, err := layoutOf(g, lv)
 	if err != nil {
 		return refuse(err.Error())
