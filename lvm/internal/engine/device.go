@@ -323,13 +323,21 @@ func SuspendedOf(g lvm.Group, devices []lvm.Device) map[string]bool {
 	return suspended
 }
 
-// CheckUnused refuses a volume in use, before anything changes: lvchange can fail and yet commit a tag, and lvremove removes the
-// snapshots of an origin without a warning. done completes the message "cannot be ...".
+// CheckNoDependents refuses a volume on which others depend: lvremove removes the snapshots of an origin without a warning. done completes the
+// message "cannot be ...".
+func CheckNoDependents(g lvm.Group, lv lvm.LV, done string) error {
+	if len(lv.UsedBy) == 0 {
+		return nil
+	}
+	return lvm.Errorf(lvm.KindInUse, "volume %s/%s cannot be %s while %s depends on it: remove that first", g.Name, lv.Name, done, strings.Join(lv.UsedBy, ", "))
+}
+
+// CheckUnused refuses a volume in use, before anything changes: lvchange can fail and yet commit a tag. done is as in CheckNoDependents.
 func (e *Engine) CheckUnused(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume, done string) error {
-	switch {
-	case len(lv.UsedBy) > 0:
-		return lvm.Errorf(lvm.KindInUse, "volume %s/%s cannot be %s while %s depends on it: remove that first", v.Group, lv.Name, done, strings.Join(lv.UsedBy, ", "))
-	case alloc.IsMoving(g, lv):
+	if err := CheckNoDependents(g, lv, done); err != nil {
+		return err
+	}
+	if alloc.IsMoving(g, lv) {
 		return lvm.Errorf(lvm.KindBusy, "volume %s/%s cannot be %s: %w", v.Group, lv.Name, done, alloc.ErrMoving)
 	}
 	path, active, err := e.FindDevice(ctx, v.ID, v.UUID)

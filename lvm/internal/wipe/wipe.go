@@ -1,6 +1,7 @@
 package wipe
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -110,6 +111,9 @@ func (w *Wiper) writable(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volu
 	if err := lvm.CheckNoNewMissingPV(g); err != nil { // neither removal nor a progress tag is possible
 		return "", err
 	}
+	if err := engine.CheckNoDependents(g, lv, "wiped"); err != nil { // zeroes would fill an admin's snapshot
+		return "", err
+	}
 	if path, err = w.engine.EnsureActive(ctx, v); err != nil {
 		return "", err
 	}
@@ -178,7 +182,7 @@ func (w *Wiper) removeIfStill(ctx context.Context, v lvm.Volume, content *zeroed
 		return nil
 	}
 	if err == nil {
-		err = lvm.CheckNoNewMissingPV(g)
+		err = cmp.Or(lvm.CheckNoNewMissingPV(g), engine.CheckNoDependents(g, lv, "removed"))
 	}
 	switch {
 	case err != nil:

@@ -56,6 +56,32 @@ func TestWipeKeepsExtentsOfMissingPV(t *testing.T) {
 	d.WaitWiped(t)
 }
 
+// TestWipeKeepsOriginOfSnapshot: an admin takes a snapshot of a deleted volume to rescue its data. The driver neither fills it with what it zeroes, nor
+// removes it with its origin.
+func TestWipeKeepsOriginOfSnapshot(t *testing.T) {
+	node := hosttest.NewNode()
+	b := hosttest.OnFake(node)
+	release := node.HoldWipes()
+	d := b.Start(t)
+	v := d.MustCreate(t, b.Spec("v", 8*lvm.MiB))
+	hosttest.Must(t, d.Delete(t.Context(), v.ID))
+	hosttest.Must(t, d.Close(t.Context()))
+	release()
+	node.Change("vg-test", func(g *lvm.Group) {
+		g.LVs = append(g.LVs, lvm.LV{UUID: "rescue", Name: "rescue", Extents: 1, Type: "linear", Segments: []lvm.Segment{{Extents: 1, Type: "linear", Areas: []lvm.Area{{LV: v.ID.LV}}}}})
+	})
+	zeroed := &hosttest.ZeroRecorder{Kernel: node.Kernel()}
+	d = hosttest.StartOn(t, node, lvm.Config{}, lvm.Machine{Kernel: zeroed})
+	time.Sleep(50 * time.Millisecond)
+	if m := hosttest.Report(d.Host); hosttest.InState(m, lvm.StateDeleting) != 1 || len(zeroed.Spans()) > 0 {
+		t.Errorf("with a snapshot: volumes %v, zeroed %q", m.Volumes, zeroed.Spans())
+	}
+	node.Change("vg-test", func(g *lvm.Group) {
+		g.LVs = slices.DeleteFunc(g.LVs, func(lv lvm.LV) bool { return lv.Name == "rescue" })
+	})
+	d.WaitWiped(t)
+}
+
 var (
 	twoLegs   = lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 1}
 	threeLegs = lvm.Class{Layout: lvm.LayoutRAID5, Stripes: 2, StripeSize: 64 * lvm.KiB}
