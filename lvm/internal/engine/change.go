@@ -75,6 +75,9 @@ func (e *Engine) Remove(ctx context.Context, s lvm.State, id lvm.ID, uuid string
 		return err
 	}
 	if lv := g.LVByUUID(uuid); lv != nil {
+		if err := CheckNoDependents(g, *lv, "removed"); err != nil {
+			return err
+		}
 		if g, err = e.flushBefore(ctx, g, *lv); err != nil {
 			return err
 		}

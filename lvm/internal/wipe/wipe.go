@@ -1,7 +1,6 @@
 package wipe
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -182,7 +181,7 @@ func (w *Wiper) removeIfStill(ctx context.Context, v lvm.Volume, content *zeroed
 		return nil
 	}
 	if err == nil {
-		err = cmp.Or(lvm.CheckNoNewMissingPV(g), engine.CheckNoDependents(g, lv, "removed"))
+		err = lvm.CheckNoNewMissingPV(g)
 	}
 	switch {
 	case err != nil:

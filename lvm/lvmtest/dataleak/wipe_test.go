@@ -82,6 +82,20 @@ func TestWipeKeepsOriginOfSnapshot(t *testing.T) {
 	d.WaitWiped(t)
 }
 
+// TestDeletedSnapshotKeepsDependents: an admin takes a snapshot of a snapshot.
+func TestDeletedSnapshotKeepsDependents(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	s := d.MustSnapshot(t, "s", d.MustCreate(t, b.Thin("v", 8*lvm.MiB, lvm.ID{})).ID)
+	node.Change(b.Group, func(g *lvm.Group) {
+		g.LVs = append(g.LVs, lvm.LV{UUID: "theirs", Name: "theirs", Extents: 1, Type: "linear", Segments: []lvm.Segment{{Extents: 1, Type: "linear", Areas: []lvm.Area{{LV: s.ID.LV}}}}})
+	})
+	d.Counted(t, "a refused deletion", 0, func() {
+		if err := d.DeleteSnapshot(t.Context(), s.ID); lvm.KindOf(err) != lvm.KindInUse || !strings.Contains(err.Error(), "theirs depends on it") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 var (
 	twoLegs   = lvm.Class{Layout: lvm.LayoutRAID1, Mirrors: 1}
 	threeLegs = lvm.Class{Layout: lvm.LayoutRAID5, Stripes: 2, StripeSize: 64 * lvm.KiB}
