@@ -52,8 +52,8 @@ func (e *Engine) mismatch(g lvm.Group, pool lvm.LV) (string, error) {
 }
 
 // CheckTransaction refuses (lvm.KindInsufficientCapacity) to create in a pool, or to extend it or a volume of it, while LVM's metadata is of another
-// state of it. LVM may load a table with other extents than the pool's. It compares both only after its commit if the pool's own device is active, and could give a new volume the blocks of one that the metadata lacks. The
-// caller holds the group's lock.
+// state of it. LVM may load a table with other extents than the pool's. If the pool's own device is active, LVM compares both only after its commit,
+// and could give a new volume the blocks of one that the metadata lacks. The caller holds the group's lock.
 func (e *Engine) CheckTransaction(g lvm.Group, name string) error {
 	pool := g.FindLV(name)
 	if pool == nil {

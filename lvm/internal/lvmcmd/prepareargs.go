@@ -8,8 +8,8 @@ import (
 )
 
 // metadataSize is the size of a device's metadata area, which limits the number of volumes and can never grow. 64 MiB suffice
-// for tens of thousands of volumes; a small disk gives 1/128. The extents begin a MiB behind it and, whole, end at least a MiB before the disk does:
-// the user of a raw block volume could write a RAID's superblock there, and the node's mdadm would take the disk.
+// for tens of thousands of volumes; a small disk gives 1/128. The extents begin a MiB behind the area. At least a MiB of the disk is behind the last
+// extent: there the user of a raw block volume could write a RAID's superblock, and the node's mdadm would take the disk.
 func metadataSize(device lvm.Bytes) lvm.Bytes {
 	size := min(64*lvm.MiB, max(lvm.MiB, device/128/lvm.MiB*lvm.MiB))
 	if (device-size-lvm.MiB)%preparedExtent < lvm.MiB {

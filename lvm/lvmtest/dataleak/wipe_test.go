@@ -30,9 +30,9 @@ func TestWipeResumes(t *testing.T) {
 	}
 }
 
-// TestWipeKeepsExtentsOfMissingPV: the extents of a volume with a missing disk are not freed: its data would be readable when the disk
-// returns.
-func TestWipeKeepsExtentsOfMissingPV(t *testing.T) {
+// unwiped returns a node whose driver ended before it wiped a deleted volume.
+func unwiped(t *testing.T) (*lvmtest.Node, hosttest.Fixture, lvm.Volume) {
+	t.Helper()
 	node := hosttest.NewNode()
 	b := hosttest.OnFake(node)
 	release := node.HoldWipes()
@@ -41,11 +41,18 @@ func TestWipeKeepsExtentsOfMissingPV(t *testing.T) {
 	hosttest.Must(t, d.Delete(t.Context(), v.ID))
 	hosttest.Must(t, d.Close(t.Context()))
 	release()
+	return node, b, v
+}
+
+// TestWipeKeepsExtentsOfMissingPV: the extents of a volume with a missing disk are not freed: its data would be readable when the disk
+// returns.
+func TestWipeKeepsExtentsOfMissingPV(t *testing.T) {
+	node, b, v := unwiped(t)
 	var putBack []func()
 	for i := range node.Group("vg-test").PVs {
 		putBack = append(putBack, node.LoseDisk("vg-test", i))
 	}
-	d = b.Start(t)
+	d := b.Start(t)
 	time.Sleep(50 * time.Millisecond)
 	if m := hosttest.Report(d.Host); hosttest.InState(m, lvm.StateDeleting) != 1 || m.WipeBacklog != v.Size {
 		t.Errorf("with a missing disk: volumes %v, wipe backlog %s", m.Volumes, m.WipeBacklog)
@@ -59,19 +66,12 @@ func TestWipeKeepsExtentsOfMissingPV(t *testing.T) {
 // TestWipeKeepsOriginOfSnapshot: an admin takes a snapshot of a deleted volume to rescue its data. The driver neither fills it with what it zeroes, nor
 // removes it with its origin.
 func TestWipeKeepsOriginOfSnapshot(t *testing.T) {
-	node := hosttest.NewNode()
-	b := hosttest.OnFake(node)
-	release := node.HoldWipes()
-	d := b.Start(t)
-	v := d.MustCreate(t, b.Spec("v", 8*lvm.MiB))
-	hosttest.Must(t, d.Delete(t.Context(), v.ID))
-	hosttest.Must(t, d.Close(t.Context()))
-	release()
+	node, _, v := unwiped(t)
 	node.Change("vg-test", func(g *lvm.Group) {
 		g.LVs = append(g.LVs, lvm.LV{UUID: "rescue", Name: "rescue", Extents: 1, Type: "linear", Segments: []lvm.Segment{{Extents: 1, Type: "linear", Areas: []lvm.Area{{LV: v.ID.LV}}}}})
 	})
 	zeroed := &hosttest.ZeroRecorder{Kernel: node.Kernel()}
-	d = hosttest.StartOn(t, node, lvm.Config{}, lvm.Machine{Kernel: zeroed})
+	d := hosttest.StartOn(t, node, lvm.Config{}, lvm.Machine{Kernel: zeroed})
 	time.Sleep(50 * time.Millisecond)
 	if m := hosttest.Report(d.Host); hosttest.InState(m, lvm.StateDeleting) != 1 || len(zeroed.Spans()) > 0 {
 		t.Errorf("with a snapshot: volumes %v, zeroed %q", m.Volumes, zeroed.Spans())

@@ -161,13 +161,7 @@ func (m *database) moves(from, to string) func(context.Context, *scenario.Enviro
 		if err != nil {
 			return err
 		}
-		if err := request(ctx, env, api.AnnotationMoveTo, to); err != nil {
-			return err
-		}
-		if err := allReach(ctx, env, api.MoveStopping, "pod "+pod+" still uses the volume"); err != nil {
-			return err
-		}
-		if err := areCopied(ctx, env); err != nil {
+		if err := copyAhead(ctx, env, to); err != nil {
 			return err
 		}
 		begin, watch, err := m.stopUnderLoad(ctx, env)
@@ -186,6 +180,17 @@ func (m *database) moves(from, to string) func(context.Context, *scenario.Enviro
 		}
 		return errors.Join(m.rowsAreThere(ctx, env), formerCopiesOn(ctx, env, from))
 	}
+}
+
+// copyAhead asks for a move, and waits until the thin volumes are copied.
+func copyAhead(ctx context.Context, env *scenario.Environment, to string) error {
+	if err := request(ctx, env, api.AnnotationMoveTo, to); err != nil {
+		return err
+	}
+	if err := allReach(ctx, env, api.MoveStopping, "pod "+pod+" still uses the volume"); err != nil {
+		return err
+	}
+	return areCopied(ctx, env)
 }
 
 // areCopied waits until the thin volumes are copied, while the pod uses them.

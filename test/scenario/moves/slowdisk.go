@@ -26,7 +26,7 @@ const (
 
 // comparesSlowly moves the volumes although thin_delta takes longer than a request may. A move that is cancelled meanwhile leaves the pod at once.
 func (m *database) comparesSlowly(ctx context.Context, env *scenario.Environment) error {
-	if err := m.copyAhead(ctx, env); err != nil {
+	if err := copyAhead(ctx, env, there); err != nil {
 		return err
 	}
 	if _, err := env.RunOnNode(ctx, here, "sh", "-ec", slowMetadata, "sh", slowRate); err != nil {
@@ -57,7 +57,7 @@ func (m *database) comparesSlowly(ctx context.Context, env *scenario.Environment
 	if err := m.rowsAreThere(ctx, env); err != nil {
 		return err
 	}
-	if err := m.copyAhead(ctx, env); err != nil {
+	if err := copyAhead(ctx, env, there); err != nil {
 		return err
 	}
 	old, err := env.WaitPodReady(ctx, pod)
@@ -83,15 +83,4 @@ func (m *database) comparesSlowly(ctx context.Context, env *scenario.Environment
 		return fmt.Errorf("the comparison took less than %s", longestRequest)
 	}
 	return m.rowsAreThere(ctx, env)
-}
-
-// copyAhead asks for a move, and waits until the thin volumes are copied.
-func (m *database) copyAhead(ctx context.Context, env *scenario.Environment) error {
-	if err := request(ctx, env, api.AnnotationMoveTo, there); err != nil {
-		return err
-	}
-	if err := allReach(ctx, env, api.MoveStopping, "pod "+pod+" still uses the volume"); err != nil {
-		return err
-	}
-	return areCopied(ctx, env)
 }
