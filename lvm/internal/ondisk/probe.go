@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -80,8 +81,6 @@ func (r prober) probe(d BlockDevice, before probe) probe {
 		return p
 	}
 	defer func() { _ = unix.Close(f.Fd) }()
-	f.buffer, _ = buffers.Get().(*buffer)
-	defer f.buffer.release()
 	p.position, p.err = r.opened(d, f)
 	switch {
 	case p.err != nil:
@@ -216,10 +215,7 @@ func (r prober) areaOnce(f directFile, head []byte, where span, before probe) (a
 }
 
 // directFile reads past the page cache, as LVM writes: a cached page could be old.
-type directFile struct {
-	Fd     int
-	buffer *buffer // what read returns is in it; nil: read returns new memory
-}
+type directFile struct{ Fd int }
 
 func OpenDirect(path string, mustBeBlock bool) (directFile, error) {
 	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK
@@ -247,7 +243,7 @@ func (f directFile) IsDevice(number uint64) error {
 func (f directFile) read(s span) ([]byte, error) {
 	start := s.offset / blockAlign * blockAlign
 	end := (s.offset + s.size + blockAlign - 1) / blockAlign * blockAlign
-	buf := f.buffer.take(int(end - start))
+	buf := alignedMemory(int(end - start))
 	have := 0
 	for have < len(buf) {
 		n, err := unix.Pread(f.Fd, buf[have:], start+int64(have))
@@ -266,6 +262,12 @@ func (f directFile) read(s span) ([]byte, error) {
 		return buf[skip : skip+s.size], nil
 	}
 	return nil, fmt.Errorf("read %d bytes at byte %d: the device ends before", s.size, s.offset)
+}
+
+func alignedMemory(size int) []byte {
+	memory := make([]byte, size+blockAlign)
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(memory))) % blockAlign)
+	return memory[skip : skip+size : skip+size]
 }
 
 // inWords says what the block layer means by an error whose text is about something else: for a medium error of a disk it is ENODATA, "no data

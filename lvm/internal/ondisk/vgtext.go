@@ -131,6 +131,9 @@ func (p *parsed) release() {
 	parsedTexts.Put(p)
 }
 
+// maxKept limits the memory that later texts use again: a text can have 32 MiB.
+const maxKept = 1 << 20
+
 // slab has lists of values. A list is open while its values are added, and then other lists may begin and end.
 type slab[T any] struct{ open, closed []T }
 
