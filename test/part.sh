@@ -140,13 +140,13 @@ unit() {
 }
 
 # race runs the tests of the packages that start goroutines, and of those that hold locks for them. What it skips takes six minutes with the
-# race detector, and runs its agents one step after the other; full-unit runs it with the detector, too.
+# race detector, and runs its agents one step after the other, or measures the time of one goroutine; full-unit runs it with the detector, too.
 race() {
 	need_packages gcc libc6-dev || return
 	local packages
 	packages=$(concurrent_packages) && [ -n "$packages" ] || return
 	# shellcheck disable=SC2086 # one word for each package
-	go_test . driver pkgname -race -count=1 -skip '^TestKilledAtEachRequest$|^TestOutcomes' $packages
+	go_test . driver pkgname -race -count=1 -skip '^TestKilledAtEachRequest$|^TestOutcomes|^TestALargeCluster$' $packages
 }
 
 concurrent_packages() {

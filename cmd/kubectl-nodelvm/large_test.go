@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -13,8 +14,8 @@ import (
 	"github.com/nodelvm/nodelvm/report"
 )
 
-// TestALargeCluster: doctor's checks and the list of volumes take no longer than a user waits, with 1,000 nodes, 20,000 volumes, 5,000 claims that wait,
-// and 50,000 pods.
+// TestALargeCluster: doctor's checks and the list of volumes take no more processor time than a user waits, with 1,000 nodes, 20,000 volumes, 5,000 claims
+// that wait, and 50,000 pods. The time on the clock would include that of other tests.
 func TestALargeCluster(t *testing.T) {
 	limit := wait.Limit(4 * time.Second) // each takes less than one
 	f := sound()
@@ -50,9 +51,20 @@ func TestALargeCluster(t *testing.T) {
 		"volumes":        func() { volumeRowsOf(f.volumes, usersOf(f.pods), f.answers) },
 		"moves":          func() { moveRowsOf(f.claims, f.volumes, true, usersOf(f.pods), f.answers, now) },
 	} {
-		began := time.Now()
-		if do(); time.Since(began) > limit {
-			t.Errorf("%s: %s", what, time.Since(began))
+		began := processorTime(t)
+		do()
+		if took := processorTime(t) - began; took > limit {
+			t.Errorf("%s: %s", what, took)
 		}
 	}
+}
+
+// processorTime is the processor time of this process until now.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
