@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	mountutils "k8s.io/mount-utils"
 
 	"github.com/nodelvm/nodelvm/internal/dm"
@@ -84,8 +85,11 @@ func (m Machine) removeAll(made []string) error {
 // noCanonicalize stops mount(8) from replacing /dev/dm-3 with a name below /dev/mapper, which can be stale: another device's.
 var noCanonicalize = []string{"--no-canonicalize"}
 
-// Mount mounts a device's file system as mount(8) does.
+// Mount mounts a device's file system. If mount(2) fails, Mount runs mount(8), which knows more options and explains what is wrong.
 func (m Machine) Mount(source, target, fsType string, options []string) error {
+	if flags, data := splitFlags(options); unix.Mount(source, target, fsType, flags, data) == nil {
+		return nil
+	}
 	if err := m.mounter.MountSensitiveWithoutSystemdWithMountFlags(source, target, fsType, options, nil, noCanonicalize); err != nil {
 		return lvm.Errorf(lvm.KindInternal, "cannot mount %s at %s: %s", source, target, oneLine(err.Error()))
 	}
@@ -134,8 +138,11 @@ func droppedContext(options []string, super string) string {
 	return ""
 }
 
-// Unmount removes the topmost mount at a path.
+// Unmount removes the topmost mount at a path. If umount(2) fails, Unmount runs umount(8), which explains what is wrong.
 func (m Machine) Unmount(path string) error {
+	if unix.Unmount(path, unix.UMOUNT_NOFOLLOW) == nil {
+		return nil
+	}
 	if err := m.mounter.Unmount(path); err != nil {
 		return lvm.Errorf(lvm.KindInUse, "cannot unmount %s; a process may still have files open there: %s", path, oneLine(err.Error()))
 	}
