@@ -255,7 +255,7 @@ func (a *Agent) advance(ctx context.Context, u unit) (again time.Duration) {
 		done, err := a.one(ctx, u)
 		switch {
 		case ctx.Err() != nil:
-			return 0
+			return lookLater // perhaps this round's time is over
 		case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
 			return lookSoon
 		case err != nil:

@@ -244,6 +244,19 @@ func TestRefusedClaimIsReadRarely(t *testing.T) {
 	})
 }
 
+// TestSlowRound: a move that a round had no time for is not forgotten: no claim need change before the next round.
+func TestSlowRound(t *testing.T) {
+	w := newWorld(corev1.PersistentVolumeReclaimDelete, "data")
+	ctx, end := context.WithCancel(t.Context())
+	w.before = func() error {
+		end()
+		return ctx.Err()
+	}
+	if again := w.agents["node-2"].advance(ctx, unit{namespace: "ns", claim: "data"}); again <= 0 {
+		t.Error("the agent reads the claim only when it changes")
+	}
+}
+
 // TestPodsAreReadInPart: of the pods that use claims the agent reads what it needs, and it fails if a pod that it cannot read may use one.
 func TestPodsAreReadInPart(t *testing.T) {
 	pod := func(name, volume string) corev1.Pod {
