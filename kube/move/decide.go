@@ -243,9 +243,10 @@ func (v *view) formerCopy(grace time.Duration) step {
 	return blocked(api.MoveWaiting, v.refused.Error())
 }
 
-// isUsedFor reports whether a pod has used the volume for a time. On another node than the volume's it proves nothing.
+// isUsedFor reports whether a pod has used the volume for a time. On another node than the volume's it proves nothing. The pod may have waited for the
+// PersistentVolume, and p.since is by the clock of its node.
 func (v *view) isUsedFor(grace time.Duration) bool {
-	return slices.ContainsFunc(v.users, func(p podUse) bool {
+	return v.now.Sub(v.pv.CreationTimestamp.Time) >= grace && slices.ContainsFunc(v.users, func(p podUse) bool {
 		return p.node == pending.NodeOf(v.pv) && !p.since.IsZero() && v.now.Sub(p.since) >= grace
 	})
 }

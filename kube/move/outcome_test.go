@@ -453,6 +453,10 @@ func TestFormerCopyAndClocks(t *testing.T) {
 			pod.CreationTimestamp = metav1.NewTime(p.now)
 			pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(p.now.Add(-2 * time.Hour))
 		},
+		"the target's was behind, and the pod waited for the move": func(p *inSteps) {
+			pod, long := p.pods["db-0"], metav1.NewTime(p.now.Add(-2*time.Hour))
+			pod.CreationTimestamp, pod.Status.ContainerStatuses[0].State.Running.StartedAt = long, long
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := play(t, corev1.PersistentVolumeReclaimDelete)

@@ -290,6 +290,8 @@ func (o objects) CreateVolume(_ context.Context, pv *corev1.PersistentVolume, dr
 		if o.w.pvs[pv.Name] != nil {
 			return apierrors.NewAlreadyExists(schema.GroupResource{}, pv.Name)
 		}
+		pv = pv.DeepCopy()
+		pv.CreationTimestamp = metav1.NewTime(o.w.now)
 		o.w.put(pv)
 		return nil
 	})
