@@ -174,6 +174,9 @@ type comparison struct {
 // volumes, one block after the other: on a rotating disk that can take many minutes, and the agent has other moves.
 const compareWait = 10 * time.Second
 
+// maxComparisons bounds those that are under way, or wait for another one to end: with a stolen node's token, a peer can ask for any number.
+const maxComparisons = 256
+
 // ErrComparing is in the chain of errors (lvm.KindBusy) of requests that need a comparison which is not complete: nothing is wrong.
 var ErrComparing = errors.New("the driver compares it with its last snapshot for the move")
 
@@ -189,10 +192,13 @@ func (c *changesCache) of(ctx context.Context, engine held, q query) (*lvm.Chang
 		return found, nil
 	}
 	r := c.running[key]
-	if r == nil {
+	if r == nil && len(c.running) < maxComparisons {
 		r = c.start(ctx, engine, key)
 	}
 	c.mu.Unlock()
+	if r == nil {
+		return nil, lvm.Errorf(lvm.KindBusy, "volume %s: %w", q.id, ErrComparing)
+	}
 	wait, cancel := context.WithDeadline(ctx, r.begun.Add(compareWait))
 	defer cancel()
 	select {

@@ -494,6 +494,35 @@ func TestSlowComparison(t *testing.T) {
 	})
 }
 
+// endless is an engine that compares until its context ends.
+type endless struct{ held }
+
+func (endless) Changes(ctx context.Context, _ lvm.ID, _, _, _ string) (*lvm.Changes, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestBoundedComparisons: a peer that asks for more and more comparisons while one takes long, and waits for none, has the source remember few.
+func TestBoundedComparisons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan struct{})
+		e, c := endless{}, changesCache{ended: ended}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		for n := range 2 * maxComparisons {
+			q := query{id: lvm.ID{VG: sourceVG, LV: "pvc"}, since: fmt.Sprint(n), move: "move"}
+			if _, err := c.of(gone, e, q); !errors.Is(err, ErrComparing) {
+				t.Fatal(err)
+			}
+		}
+		if running := len(c.running); running > maxComparisons {
+			t.Errorf("%d comparisons wait", running)
+		}
+		close(ended)
+		c.work.Wait()
+	})
+}
+
 // stuck is an engine that removes a round only when no caller waits any more.
 type stuck struct{ Engine }
 
