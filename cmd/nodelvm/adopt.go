@@ -151,9 +151,13 @@ func (o *adoptOptions) find(ctx context.Context, a *adminSession, path string) (
 	return holdings.Owned[i].Volume, nil
 }
 
-// notMoving refuses a volume between the deletion of one PersistentVolume and the creation of the next: a second one would lead to the same data.
+// notMoving refuses a former copy, and a volume between the deletion of one PersistentVolume and the creation of the next: a second one would lead to
+// the same data.
 func notMoving(v lvm.Volume) error {
-	if v.Record == "" && !v.State.IsMove() {
+	switch {
+	case v.State == lvm.StateMoved:
+		return fmt.Errorf("%s/%s is the former copy of a volume that moved to another node. If the data there is lost, this one can become the volume again: docs/howto/move.md", v.Group, v.ID.LV)
+	case v.Record == "" && !v.State.IsMove():
 		return nil
 	}
 	return fmt.Errorf("%s/%s is moving to another node, or came from one a moment ago: the drivers create its PersistentVolume again", v.Group, v.ID.LV)

@@ -139,6 +139,9 @@ func TestAdoptRefusesVolumeThatMoves(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if err := notMoving(lvm.Volume{State: lvm.StateMoved, Record: "{}"}); !strings.Contains(fmt.Sprint(err), "is the former copy of a volume") {
+		t.Error(err)
+	}
 	if err := notMoving(lvm.Volume{State: lvm.StateReady}); err != nil {
 		t.Error(err)
 	}
