@@ -149,7 +149,7 @@ func withoutClaim(rows []moveRow, answers []answer) (more []moveRow) {
 				continue
 			}
 			more = append(more, moveRow{Claim: v.Claim, From: a.node, Phase: api.MoveMoved, Size: v.Size, Volume: v.Name, Former: []string{a.node}, gone: true,
-				Text: fmt.Sprintf("no claim has this volume any more; to delete the former copy, on %s: lvremove %s/%s", a.node, printable.ShellWord(string(v.Group)), printable.ShellWord(v.LV))})
+				Text: fmt.Sprintf("no claim has this volume any more. To use the former copy: docs/howto/move.md; to delete it, on %s: lvremove %s/%s", a.node, printable.ShellWord(string(v.Group)), printable.ShellWord(v.LV))})
 		}
 	}
 	return more

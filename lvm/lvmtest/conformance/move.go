@@ -62,9 +62,29 @@ func testMoveSource(t *testing.T, b hosttest.Fixture) {
 	hosttest.Must(t, d.HandOver(ctx, v.ID, v.UUID, secondMove))
 	hosttest.WantKind(t, "release a moved one", d.ReleaseHeld(ctx, v.ID, v.UUID), lvm.KindConflict)
 	refusesUse(t, d, v, lvm.KindConflict)
+	formerCopyReturns(t, b, d, v)
 	hosttest.Must(t, d.RemoveMoved(ctx, v.ID, v.UUID))
 	hosttest.Must(t, d.RemoveMoved(ctx, v.ID, v.UUID))
 	d.WaitWiped(t)
+}
+
+// formerCopyReturns checks the commands by which an admin makes a former copy a volume again (docs/howto/move.md).
+func formerCopyReturns(t *testing.T, b hosttest.Fixture, d *hosttest.Driver, v lvm.Volume) {
+	t.Helper()
+	const record = `{"policy":"Delete"}`
+	hosttest.Must(t, d.NoteMove(t.Context(), v.ID, v.UUID, record))
+	command := []string{"lvchange", "--deltag", "nodelvm.state=moved", "--addtag", "nodelvm.state=ready"}
+	for _, tag := range lvm.MoveTags(lvm.Volume{State: lvm.StateMoved, Record: record}) {
+		if strings.HasPrefix(tag, "nodelvm.record") {
+			command = append(command, "--deltag", tag)
+		}
+	}
+	b.Admin(t, append(command, b.Group+"/"+v.ID.LV)...)
+	if now, err := d.Lookup(t.Context(), v.ID); err != nil || now.State != lvm.StateReady || now.Record != "" {
+		t.Errorf("a former copy that an admin made a volume: %+v, %v", now, err)
+	}
+	d.MustActivate(t, v)
+	b.Admin(t, "lvchange", "--deltag", "nodelvm.state=ready", "--addtag", "nodelvm.state=moved", b.Group+"/"+v.ID.LV)
 }
 
 // refusesUse checks that nothing else than a step of the move changes or uses a volume.
