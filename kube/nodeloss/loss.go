@@ -151,7 +151,7 @@ func decide(s observation) step {
 
 func decideBound(s observation) step {
 	switch {
-	case !s.OptIn, s.copied().node != "", s.Claim.DeletionTimestamp == nil && s.Now.Before(s.releaseAt()):
+	case !s.OptIn, s.moves(), s.Claim.DeletionTimestamp == nil && s.Now.Before(s.releaseAt()):
 		return stepReport
 	case slices.ContainsFunc(s.users, s.alive):
 		return stepInUse
@@ -238,7 +238,11 @@ func names(pod *corev1.Pod, claim string) bool {
 }
 
 // A volume that moves (kube/move) has its PersistentVolume on the source until the target creates its own. If the source is lost in between, its
-// data may be on the target. Then nothing is released: a claim that is created again would be empty.
+// data may be on the target, and a claim that is created again would be empty. If it is not, the source has the volume's reclaim policy in the record of the
+// move: when the source is back and the claim is gone, it restores that policy, and the volume is deleted. So nothing is released.
+
+// moves reports whether a volume moves. Its node writes that, and can hold back what would be done to its own volumes alone.
+func (s observation) moves() bool { return s.Pv.Annotations[api.AnnotationMovingTo] != "" }
 
 // copyOf is what the PersistentVolume of a volume says about a complete copy on another node.
 type copyOf struct {
@@ -260,9 +264,12 @@ func (s observation) copied() copyOf {
 	return copyOf{node: to, moved: answer.Confirmed != ""}
 }
 
-// remedyOfMove says what the owner of a claim can do whose volume has a complete copy on another node; "": it has none.
+// remedyOfMove says what the owner of a claim can do whose volume moves; "": what the owner of any other can do.
 func (s observation) remedyOfMove() string {
 	switch c := s.copied(); {
+	case c.node == "" && s.moves() && s.OptIn:
+		return fmt.Sprintf("nodelvm-controller does not delete this claim: node %[1]s, which has the only complete copy, would delete the volume with its data when %[2]s is back. The move goes on then. "+
+			"If you can lose the data, delete this claim, the other lost claims of its pod, and the pod.", s.Loss.node, s.Loss.subject())
 	case c.node == "":
 		return ""
 	case !c.moved:

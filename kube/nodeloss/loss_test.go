@@ -124,8 +124,8 @@ func TestDecide(t *testing.T) {
 		"due, moved, which is known there": {observation{Loss: gone, Pv: moves(api.AnnotationMoveAnswer, `{"confirmed": "h"}`), Claim: claim, OptIn: true, Marked: old}, stepReport},
 		"due, handed over":                 {observation{Loss: gone, Pv: moves(api.AnnotationHandedOver, "h"), Claim: claim, OptIn: true, Marked: old}, stepReport},
 		"handed over, the claim is gone":   {observation{Loss: gone, Pv: movedAndReleased, OptIn: true, Marked: old}, stepNothing},
-		"due, copied in part":              {observation{Loss: gone, Pv: moves(api.AnnotationMoveAnswer, `{"done": 1, "total": 2}`), Claim: claim, OptIn: true, Marked: old}, stepDeleteClaim},
-		"due, no copy yet":                 {observation{Loss: gone, Pv: moves("a", "b"), Claim: claim, OptIn: true, Marked: old}, stepDeleteClaim},
+		"due, copied in part":              {observation{Loss: gone, Pv: moves(api.AnnotationMoveAnswer, `{"done": 1, "total": 2}`), Claim: claim, OptIn: true, Marked: old}, stepReport},
+		"due, no copy yet":                 {observation{Loss: gone, Pv: moves("a", "b"), Claim: claim, OptIn: true, Marked: old}, stepReport},
 		"due by its taint":                 {observation{Loss: taint, Pv: bound, Claim: claim, OptIn: true, Marked: old}, stepDeleteClaim},
 		"due, its pod on the node":         {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{runsThere}}, stepDeleteClaim},
 		"a pod runs elsewhere":             {observation{Loss: gone, Pv: bound, Claim: claim, OptIn: true, Marked: old, users: []corev1.Pod{waits, runsElsewhere}}, stepInUse},
@@ -171,8 +171,12 @@ func TestReportOfMovedVolume(t *testing.T) {
 		t.Errorf("copied: %s", got)
 	}
 	pv.Annotations[api.AnnotationMoveAnswer] = "{"
-	if got := s.remedyOfMove(); got != "" {
+	if got := s.remedyOfMove(); !strings.Contains(got, "would delete the volume with its data when n is back") {
 		t.Errorf("not copied: %s", got)
+	}
+	s.OptIn = false
+	if got := s.remedyOfMove(); got != "" {
+		t.Errorf("not copied, and never released: %s", got)
 	}
 }
 

@@ -73,7 +73,7 @@ func (r *round) pods(ctx context.Context, namespace string, wanted func(*corev1.
 }
 
 // together returns the observation with those of the other lost volumes that its pods use, and the pods of those. wait: not all of them are due
-// before; a volume with a copy on another node never is.
+// before; a volume that moves never is.
 func (r *round) together(ctx context.Context, s observation) (found []observation, wait time.Duration, err error) {
 	found = []observation{s}
 	seen := map[string]bool{s.Pv.Name: true}
@@ -97,7 +97,7 @@ func (r *round) together(ctx context.Context, s observation) (found []observatio
 			switch step := decide(other); {
 			case step == stepDeleteClaim || step == stepDeletePods:
 				found = append(found, other)
-			case step == stepReport && other.OptIn && other.Claim != nil && other.copied().node != "":
+			case step == stepReport && other.OptIn && other.Claim != nil && other.moves():
 				return nil, reportAgain, r.report(ctx, s, corev1.EventTypeWarning, api.ReasonVolumeLost, fmt.Sprintf(
 					"%s. nodelvm-controller does not delete this claim while a pod needs claim %s too, whose volume was moving to another node. %s", s.Loss, other.Claim.Name, other.remedyOfMove()))
 			case step == stepMark || step == stepReport && other.OptIn && other.Claim != nil:

@@ -96,18 +96,20 @@ func TestClaimsOfAPodWaitForEachOther(t *testing.T) {
 	}
 }
 
-// TestClaimsWaitForOneThatWasMoving: the controller never deletes a claim whose volume has a copy on another node. It asks the API server rarely for the
+// TestClaimsWaitForOneThatWasMoving: the controller never deletes a claim whose volume was moving. It asks the API server rarely for the
 // other claims of its pod, and says why it keeps them.
 func TestClaimsWaitForOneThatWasMoving(t *testing.T) {
-	i, r, sent := newLostInstance(t)
-	i.volumes["tables"].Annotations[api.AnnotationMovingTo] = "m"
-	i.volumes["tables"].Annotations[api.AnnotationMoveAnswer] = `{"confirmed": "h"}`
-	again, err := r.checkVolume(t.Context(), "pvc-wal", "n")
-	if got := deletions(sent()); err != nil || len(got) > 0 || again < time.Minute {
-		t.Errorf("deleted %q, %v; next check in %s", got, err, again)
-	}
-	if kubetest.Posts(sent()) != 1 {
-		t.Errorf("no event: %q", sent())
+	for _, answer := range []string{`{"confirmed": "h"}`, `{"done": 1, "total": 2}`} {
+		i, r, sent := newLostInstance(t)
+		i.volumes["tables"].Annotations[api.AnnotationMovingTo] = "m"
+		i.volumes["tables"].Annotations[api.AnnotationMoveAnswer] = answer
+		again, err := r.checkVolume(t.Context(), "pvc-wal", "n")
+		if got := deletions(sent()); err != nil || len(got) > 0 || again < time.Minute {
+			t.Errorf("%s: deleted %q, %v; next check in %s", answer, got, err, again)
+		}
+		if kubetest.Posts(sent()) != 1 {
+			t.Errorf("%s: no event: %q", answer, sent())
+		}
 	}
 }
 
