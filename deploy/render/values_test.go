@@ -13,6 +13,7 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	apps "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // everything is a set of values with every part of the chart in use.
@@ -106,6 +107,7 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		"no time for a former copy":  {"move": map[string]any{"enabled": true, "formerCopyTTL": "0h"}},
 		"a short digest":             {"image": map[string]any{"digest": "sha256:1"}},
 		"a registry with a scheme":   {"imageRegistry": "https://registry.example/"},
+		"a devices file at the root": {"hostDevicesFile": "/devices"},
 		"a volume without a name":    {"extraVolumes": []any{map[string]any{"emptyDir": map[string]any{}}}},
 		"a deletion policy":          {"volumeSnapshotClasses": []any{map[string]any{"name": "a", "deletionPolicy": "Keep"}}},
 		"a topology term":            {"storageClasses": []any{map[string]any{"name": "a", "parameters": map[string]any{"volumeGroup": "v"}, "allowedTopologies": []any{map[string]any{"zone": "a"}}}}},
@@ -175,4 +177,74 @@ func notesOf(values map[string]any) (string, error) {
 	}
 	files, err := engine.Render(chart, all)
 	return files[chart.Name()+"/templates/NOTES.txt"], err
+}
+
+// TestAbsentValues: a value that is absent counts as its default, or the schema refuses that. The values of an earlier release, which
+// "helm upgrade --reuse-values" takes, lack those that are new; null removes one.
+func TestAbsentValues(t *testing.T) {
+	dir := filepath.Join(deployDir, chartDir)
+	defaults, err := chartutil.ReadValuesFile(filepath.Join(dir, "values.yaml"))
+	must(t, err)
+	plain, err := render(dir, nil)
+	must(t, err)
+	// Whoever removes one of these wants none.
+	removable := []string{"nodeSelector", "tolerations", "resources", "rollingUpdate", "pullPolicy"}
+	var remove func(values map[string]any, parents ...string)
+	remove = func(values map[string]any, parents ...string) {
+		for key, value := range values {
+			if slices.Contains(removable, key) {
+				continue
+			}
+			name, without := strings.Join(append(slices.Clone(parents), key), "."), map[string]any{key: nil}
+			for _, parent := range slices.Backward(parents) {
+				without = map[string]any{parent: without}
+			}
+			switch text, err := render(dir, without); {
+			case err != nil && !strings.Contains(err.Error(), "schema"):
+				t.Errorf("without %s: %v", name, err)
+			case err == nil && text != plain:
+				t.Errorf("without %s the chart renders something else than with its default", name)
+			}
+			if below, ok := value.(map[string]any); ok {
+				remove(below, append(slices.Clone(parents), key)...)
+			}
+		}
+	}
+	remove(defaults)
+}
+
+// TestNamesThatLookLikeNumbers: YAML does not read the name of a class as a number or a boolean.
+func TestNamesThatLookLikeNumbers(t *testing.T) {
+	var classes, snapshotClasses []any
+	names := []string{"123", "true", "1e3", "0x10"}
+	for _, name := range names {
+		classes = append(classes, map[string]any{"name": name, "parameters": map[string]any{"volumeGroup": "vg"}})
+		snapshotClasses = append(snapshotClasses, map[string]any{"name": name})
+	}
+	readers := []any{map[string]any{"name": "7", "namespace": "2026"}}
+	var got []string
+	for _, doc := range renderWith(t, map[string]any{"storageClasses": classes, "volumeSnapshotClasses": snapshotClasses, "metrics": map[string]any{"readers": readers}}) {
+		var object struct {
+			Metadata struct{ Name any }
+			Subjects []struct{ Name, Namespace any }
+		}
+		must(t, yaml.Unmarshal([]byte(doc.text), &object))
+		name, isText := object.Metadata.Name.(string)
+		if !isText {
+			t.Errorf("%s: the name is %v (%[2]T)", doc.kind.Kind, object.Metadata.Name)
+		}
+		for _, s := range object.Subjects {
+			_, ok1 := s.Name.(string)
+			_, ok2 := s.Namespace.(string)
+			if !ok1 || !ok2 {
+				t.Errorf("%s %s: the subject is %+v", doc.kind.Kind, name, s)
+			}
+		}
+		if slices.Contains(names, name) {
+			got = append(got, name)
+		}
+	}
+	if len(got) != 2*len(names) {
+		t.Errorf("classes: %q", got)
+	}
 }
