@@ -34,7 +34,7 @@ func checkDriverObject(f *facts, found func(where, what, fix string)) {
 	}
 }
 
-// checkDaemonSet checks whether the DaemonSet exists and selects nodes, and whether its pods are ready.
+// checkDaemonSet checks whether the DaemonSet exists and selects nodes, and whether its pods are ready and have no memory limit.
 func checkDaemonSet(f *facts, found func(where, what, fix string)) {
 	switch set := f.daemonSet; {
 	case f.unreadable[theDaemonSets]:
@@ -43,6 +43,7 @@ func checkDaemonSet(f *facts, found func(where, what, fix string)) {
 	case set.Status.DesiredNumberScheduled == 0:
 		found("DaemonSet "+set.Namespace+"/"+set.Name, "the DaemonSet selects no node", "check its nodeSelector and affinity, and the labels of the nodes")
 	}
+	checkMemoryLimits(f.drivers, found)
 	for _, pod := range f.drivers {
 		if _, down := f.isDown(pod.Spec.NodeName); down {
 			continue
@@ -50,6 +51,20 @@ func checkDaemonSet(f *facts, found func(where, what, fix string)) {
 		if why := waiting(&pod); why != "" {
 			found(pod.Spec.NodeName, "the driver's pod "+pod.Name+" is not ready: "+why,
 				fmt.Sprintf("kubectl -n %s describe pod %s; kubectl -n %s logs %s --all-containers", pod.Namespace, pod.Name, pod.Namespace, pod.Name))
+		}
+	}
+}
+
+// checkMemoryLimits reports the first memory limit of a container that runs LVM. The chart refuses one, but a LimitRange sets it at admission.
+func checkMemoryLimits(pods []corev1.Pod, found func(where, what, fix string)) {
+	for _, pod := range pods {
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			limit, limited := c.Resources.Limits[corev1.ResourceMemory]
+			if limited && (c.Name == driverContainer || c.Name == "prepare") {
+				found(pod.Spec.NodeName, fmt.Sprintf("the container %s of the driver's pod %s has a memory limit (%s): at the limit the kernel kills LVM's commands too, in the middle of a commit", c.Name, pod.Name, &limit),
+					fmt.Sprintf("kubectl -n %[1]s get limitranges shows what sets it, if you did not: remove that, then kubectl -n %[1]s rollout restart daemonset nodelvm", pod.Namespace))
+				return
+			}
 		}
 	}
 }

@@ -27,7 +27,7 @@ func checkMissingPods(f *facts, found func(where, what, fix string)) {
 	}
 	if want := int(set.Status.DesiredNumberScheduled); len(nodes) < want {
 		found("DaemonSet "+set.Namespace+"/"+set.Name, fmt.Sprintf("the DaemonSet selects %d nodes, but %d have a driver pod", want, len(nodes)),
-			fmt.Sprintf("kubectl -n %s describe daemonset %s says why; if nodelvm is installed in that namespace, and privileged pods are refused there: kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged --overwrite",
+			fmt.Sprintf("kubectl -n %s describe daemonset %s says why; if nodelvm is installed in that namespace, and privileged pods are refused there: kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged --overwrite; if it says \"insufficient quota\": docs/howto/distributions.md#clouds",
 				set.Namespace, set.Name, set.Namespace))
 	}
 }

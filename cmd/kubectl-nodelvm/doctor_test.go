@@ -85,6 +85,12 @@ var faults = []fault{
 	{"no storageCapacity", func(f *facts) { f.driver.Spec.StorageCapacity = ptr.To(false) }, "driver object", "CSIDriver nodelvm.io", "storageCapacity"},
 	{"no DaemonSet", func(f *facts) { f.daemonSet, f.snapshotAPI = nil, false }, "daemonset", "DaemonSet nodelvm", "no DaemonSet of privileged pods has the labels"},
 	{"DaemonSet without nodes", func(f *facts) { f.daemonSet.Status.DesiredNumberScheduled = 0 }, "daemonset", "DaemonSet nodelvm-system/nodelvm", "the DaemonSet selects no node"},
+	{"memory limit", func(f *facts) {
+		f.drivers[1].Spec.Containers = []corev1.Container{{Name: "csi-provisioner"}, {Name: "nodelvm"}}
+		for i := range f.drivers[1].Spec.Containers {
+			f.drivers[1].Spec.Containers[i].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")}
+		}
+	}, "daemonset", "node-2", "the container nodelvm of the driver's pod nodelvm-node-2 has a memory limit (128Mi)"},
 	{"pods that are refused", func(f *facts) { f.drivers, f.answers, f.volumes, f.contents = nil, nil, nil, nil }, "missing pods", "DaemonSet nodelvm-system/nodelvm",
 		"the DaemonSet selects 2 nodes, but 0 have a driver pod"},
 	{"node without a pod", func(f *facts) {
