@@ -41,9 +41,16 @@ func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 			found("claim "+claim.Namespace+"/"+claim.Name, cause.Text, cause.Fix)
 		}
 	}
+	former := formerCopies(f.answers)
 	for _, pv := range f.volumes {
 		node := pending.NodeOf(&pv)
 		a := answerOf(f.answers, node)
+		lost := func(where, what, fix string) {
+			for _, on := range former[pv.Name] {
+				fix += fmt.Sprintf("; or use the copy that it left on %s when it moved, with what was written before: docs/howto/move.md#the-former-copy", on)
+			}
+			found(where, what, fix)
+		}
 		if pv.Status.Phase != corev1.VolumeBound || pv.DeletionTimestamp != nil {
 			continue
 		}
@@ -53,13 +60,13 @@ func checkLostVolumes(f *facts, found func(where, what, fix string)) {
 			found(where, "the node affinity of its volume "+pv.Name+" does not name one node by "+api.TopologyKey+": a pod may start on a node without the volume",
 				"set the reclaim policy Retain, delete claim and volume, and create them again with the manifests of nodelvm adopt (docs/howto/adopt.md)")
 		case a == nil && f.isDeleted(node):
-			found(where, fmt.Sprintf("its volume %s is on %q, and the cluster has no such node: no pod can use the volume", pv.Name, node), "bring the node back; if it is lost, see docs/howto/lost-nodes.md")
+			lost(where, fmt.Sprintf("its volume %s is on %q, and the cluster has no such node: no pod can use the volume", pv.Name, node), "bring the node back; if it is lost, see docs/howto/lost-nodes.md")
 		case a == nil:
-			found(where, fmt.Sprintf("no driver pod runs on %q, the node of its volume %s: no pod can use the volume", node, pv.Name),
+			lost(where, fmt.Sprintf("no driver pod runs on %q, the node of its volume %s: no pod can use the volume", node, pv.Name),
 				"bring the node back, or find out why the DaemonSet leaves it out (nodeSelector, affinity, tolerations); if the node is lost, see docs/howto/lost-nodes.md")
 		case a.incomplete() == "" && a.volume(pv.Spec.CSI.VolumeHandle) == nil:
 			if is := absenceOf(&pv, a); !is.reported && !hasConditionOf(a.page, pv.Spec.CSI.VolumeHandle) {
-				found(where, is.what, is.fix)
+				lost(where, is.what, is.fix)
 			}
 		default:
 			if is, renamed := renamedOf(&pv, a); renamed {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodelvm/nodelvm/lvm"
 )
 
 // lost is the sound cluster after the power of node-2 was cut, with a pod that used its volume.
@@ -68,5 +70,18 @@ func TestDoctorOfALostNode(t *testing.T) {
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s:\n%s", name, strings.Join(got, "\n"))
 		}
+	}
+}
+
+// TestDoctorNamesTheFormerCopy: of a volume that moved to the node before it was lost, another node still has a copy.
+func TestDoctorNamesTheFormerCopy(t *testing.T) {
+	f := collected()
+	page := &f.answers[0].page
+	left := page.Volumes[0]
+	left.ID, left.LV, left.Name, left.Claim, left.State = vg1+"/pvc-2", "pvc-2", "pvc-2", "shop/data-db-1", string(lvm.StateMoved)
+	page.Volumes = append(page.Volumes, left)
+	i := slices.IndexFunc(examine(f).Findings, func(x finding) bool { return x.Check == "lost volumes" })
+	if i < 0 || !strings.Contains(examine(f).Findings[i].Fix, "or use the copy that it left on node-1 when it moved, with what was written before: docs/howto/move.md#the-former-copy") {
+		t.Errorf("%+v", examine(f).Findings)
 	}
 }
