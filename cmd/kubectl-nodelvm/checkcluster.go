@@ -139,11 +139,17 @@ func majorOf(image string) (int, bool) {
 	return n, err == nil
 }
 
-// checkRights reports the rights that the driver's account lacks.
+// checkRights reports the rights that the driver's account lacks, and those that it should not have.
 func checkRights(f *facts, found func(where, what, fix string)) {
 	namespace, account, _ := f.account()
-	for _, r := range f.denied {
-		found("ServiceAccount "+namespace+"/"+account, "it may not "+r.String(), "restore the rule: "+reinstall)
+	where := "ServiceAccount " + namespace + "/" + account
+	for _, r := range f.wrongRights {
+		if r.withheld {
+			found(where, "it may "+r.String()+", which the chart does not give it: whoever has a node's token may, too",
+				"if every account may (kubectl auth can-i --list --as system:serviceaccount:default:default), let the API server authorize requests (--authorization-mode=Node,RBAC; microk8s enable rbac); otherwise remove the binding that gives the right")
+			continue
+		}
+		found(where, "it may not "+r.String(), "restore the rule: "+reinstall)
 	}
 }
 

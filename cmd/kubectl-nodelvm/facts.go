@@ -42,7 +42,7 @@ type facts struct {
 	controllers []appsv1.Deployment // that run a snapshot-controller
 	budgets     []policyv1.PodDisruptionBudget
 	quotas      []corev1.ResourceQuota
-	denied      []right         // of the driver's account
+	wrongRights []right         // of the driver's account
 	keyFaults   []keyFault      // of Secrets
 	unread      []string        // sentences: what could not be read, and why
 	unreadable  map[string]bool // what could not be read: its absence is no finding
@@ -92,7 +92,7 @@ func (c *cluster) gather(ctx context.Context) (*facts, error) {
 	read("PodDisruptionBudgets", err)
 	f.quotas, err = list[corev1.ResourceQuota](ctx, c.in("", "resourcequotas"))
 	read(theQuotas, err)
-	f.denied, err = c.deniedRights(ctx, f)
+	f.wrongRights, err = c.wrongRights(ctx, f)
 	read("the rights of the driver's account", err)
 	f.answers = c.answers(ctx, f.drivers, f.classes)
 	if f.events, err = c.eventsOf(ctx, f.eventful()); err != nil {

@@ -12,12 +12,13 @@ import (
 	"github.com/nodelvm/nodelvm/api"
 )
 
-// right is one verb on one resource that the chart's ClusterRole or Role gives the driver's account.
+// right is one verb on one resource that the chart's ClusterRole or Role gives the driver's account, or must not give.
 type right struct {
 	group, resource, verb string
 	name                  string // of the one object; "" for all
 	own                   bool   // in the driver's own namespace only
 	snapshots             bool   // only where csi-snapshotter runs
+	withheld              bool   // the account must not have it
 }
 
 func (r right) String() string {
@@ -31,7 +32,7 @@ func (r right) String() string {
 	return r.verb + " " + what
 }
 
-// rights returns the rights that the chart gives; a test compares the two.
+// rights returns the rights that the chart gives; a test compares the two. One more shows whether the API server withholds any.
 func rights() (list []right) {
 	add := func(r right, verbs ...string) {
 		for _, r.verb = range verbs {
@@ -58,11 +59,12 @@ func rights() (list []right) {
 	add(right{group: snapshot, resource: "volumesnapshotclasses", snapshots: true}, "get", "list", "watch")
 	add(right{group: storage, resource: "csistoragecapacities", own: true}, "get", "list", "watch", "create", "update", "delete")
 	add(right{resource: "pods", own: true}, "get")
+	add(right{resource: "secrets", withheld: true}, "list")
 	return list
 }
 
-// deniedRights returns the rights that the driver's account lacks. It asks the API server about each.
-func (c *cluster) deniedRights(ctx context.Context, f *facts) ([]right, error) {
+// wrongRights returns the rights that the driver's account lacks, and those that it should not have. It asks the API server about each.
+func (c *cluster) wrongRights(ctx context.Context, f *facts) ([]right, error) {
 	namespace, account, ok := f.account()
 	switch {
 	case f.unreadable[theDaemonSets]:
@@ -87,13 +89,13 @@ func (c *cluster) deniedRights(ctx context.Context, f *facts) ([]right, error) {
 	if err := asking.Wait(); err != nil {
 		return nil, err
 	}
-	var denied []right
+	var wrong []right
 	for i, r := range all {
-		if !allowed[i] {
-			denied = append(denied, r)
+		if allowed[i] == r.withheld {
+			wrong = append(wrong, r)
 		}
 	}
-	return denied, nil
+	return wrong, nil
 }
 
 // allowed checks one right with a SubjectAccessReview.

@@ -257,6 +257,13 @@ var pluginFaults = []struct {
 		set(rules[1:])
 		return func() { set(rules) }
 	}},
+	{"an account that may do everything", "it may list secrets, which the chart does not give it", func(t *testing.T) func() {
+		bindings := admin.RbacV1().ClusterRoleBindings()
+		create(t, bindings, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "everyone"},
+			RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects: []rbacv1.Subject{{Kind: "Group", APIGroup: "rbac.authorization.k8s.io", Name: "system:serviceaccounts"}}})
+		return func() { must(t, bindings.Delete(t.Context(), "everyone", metav1.DeleteOptions{})) }
+	}},
 	{"snapshot-controller without the distributed flag", "Deployment default/snapshots (snapshots)", func(t *testing.T) func() {
 		labels := map[string]string{"app": "snapshots"}
 		deployments := admin.AppsV1().Deployments("default")
