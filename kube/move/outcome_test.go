@@ -505,6 +505,56 @@ func (p *inSteps) untilReceived() {
 	p.t.Fatal("the copies are not complete")
 }
 
+// TestAdminUsesACopy: when the node with the volume is lost for good, an admin can use the other copy (docs/howto/move.md). Nothing removes one that is
+// ready and has no record, with or without its claim, and also if the other node returns.
+func TestAdminUsesACopy(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost, uses string
+		until      func(*inSteps)
+		keep       bool // the record
+		want       string
+	}{
+		"a former one":                  {"node-2", "node-1", (*inSteps).rest, false, "node-1 ready, node-2 ready"},
+		"a former one, with its record": {"node-2", "node-1", (*inSteps).rest, true, "node-2 ready"},
+		"one that was not handed over":  {"node-1", "node-2", (*inSteps).untilReceived, false, "node-1 moving, node-2 ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play(t, corev1.PersistentVolumeReclaimDelete)
+			c.until(p)
+			clear(p.acked) // from now on there may be two
+			p.dead[c.lost] = true
+			for _, v := range p.nodes[c.uses].vols {
+				if v.State = lvm.StateReady; !c.keep {
+					v.Record = ""
+				}
+			}
+			if c.lost == "node-1" {
+				p.rest()
+			}
+			for _, claim := range []string{"data", "wal"} {
+				pv := p.pvs["pvc-uid-"+claim]
+				p.deleteClaim(claim)
+				delete(p.pvs, pv.Name)
+				p.rest()
+				if !c.keep { // it is adopted
+					pv = pv.DeepCopy()
+					pv.Annotations, pv.DeletionTimestamp, pv.Finalizers = nil, nil, nil
+					pv.Spec.ClaimRef.UID, pv.Spec.PersistentVolumeReclaimPolicy = "later", corev1.PersistentVolumeReclaimRetain
+					pv.Spec.CSI.VolumeHandle = p.nodes[c.uses].vols[pv.Name].ID.String()
+					pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions = pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[:1]
+					pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values = []string{c.uses}
+					p.put(pv)
+				}
+			}
+			clear(p.dead)
+			p.rest()
+			if got := p.states("data"); got != c.want {
+				t.Errorf("%s; the steps were\n%s", got, strings.Join(p.steps, "\n"))
+			}
+		})
+	}
+}
+
 // TestChangedMind: a target keeps a complete copy while the source may believe in it, although the claim's user cancels: they may ask again.
 func TestChangedMind(t *testing.T) {
 	p := play(t, corev1.PersistentVolumeReclaimDelete)

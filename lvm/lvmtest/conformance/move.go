@@ -62,29 +62,29 @@ func testMoveSource(t *testing.T, b hosttest.Fixture) {
 	hosttest.Must(t, d.HandOver(ctx, v.ID, v.UUID, secondMove))
 	hosttest.WantKind(t, "release a moved one", d.ReleaseHeld(ctx, v.ID, v.UUID), lvm.KindConflict)
 	refusesUse(t, d, v, lvm.KindConflict)
-	formerCopyReturns(t, b, d, v)
+	adminMakesReady(t, b, d, v, lvm.StateMoved)
 	hosttest.Must(t, d.RemoveMoved(ctx, v.ID, v.UUID))
 	hosttest.Must(t, d.RemoveMoved(ctx, v.ID, v.UUID))
 	d.WaitWiped(t)
 }
 
-// formerCopyReturns checks the commands by which an admin makes a former copy a volume again (docs/howto/move.md).
-func formerCopyReturns(t *testing.T, b hosttest.Fixture, d *hosttest.Driver, v lvm.Volume) {
+// adminMakesReady checks the commands by which an admin makes one side of a move, in this state, the volume (docs/howto/move.md).
+func adminMakesReady(t *testing.T, b hosttest.Fixture, d *hosttest.Driver, v lvm.Volume, from lvm.VolumeState) {
 	t.Helper()
 	const record = `{"policy":"Delete"}`
 	hosttest.Must(t, d.NoteMove(t.Context(), v.ID, v.UUID, record))
-	command := []string{"lvchange", "--deltag", "nodelvm.state=moved", "--addtag", "nodelvm.state=ready"}
-	for _, tag := range lvm.MoveTags(lvm.Volume{State: lvm.StateMoved, Record: record}) {
+	command := []string{"lvchange", "--deltag", "nodelvm.state=" + string(from), "--addtag", "nodelvm.state=ready"}
+	for _, tag := range lvm.MoveTags(lvm.Volume{State: from, Record: record}) {
 		if strings.HasPrefix(tag, "nodelvm.record") {
 			command = append(command, "--deltag", tag)
 		}
 	}
 	b.Admin(t, append(command, b.Group+"/"+v.ID.LV)...)
 	if now, err := d.Lookup(t.Context(), v.ID); err != nil || now.State != lvm.StateReady || now.Record != "" {
-		t.Errorf("a former copy that an admin made a volume: %+v, %v", now, err)
+		t.Errorf("%s, and an admin made it ready: %+v, %v", from, now, err)
 	}
 	d.MustActivate(t, v)
-	b.Admin(t, "lvchange", "--deltag", "nodelvm.state=ready", "--addtag", "nodelvm.state=moved", b.Group+"/"+v.ID.LV)
+	b.Admin(t, "lvchange", "--deltag", "nodelvm.state=ready", "--addtag", "nodelvm.state="+string(from), b.Group+"/"+v.ID.LV)
 }
 
 // refusesUse checks that nothing else than a step of the move changes or uses a volume.
@@ -138,6 +138,7 @@ func testMoveTarget(t *testing.T, b hosttest.Fixture) {
 		hosttest.Must(t, err)
 		hosttest.Refused(t, "receive over a complete one", lvm.KindExists)(d.Receive(ctx, in))
 		refusesUse(t, d, v, lvm.KindConflict)
+		adminMakesReady(t, b, d, v, lvm.StateReceived)
 		d = b.Start(t)
 		for range 2 {
 			ready, err := d.Finish(ctx, v.ID, v.UUID)
