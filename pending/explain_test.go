@@ -173,6 +173,10 @@ func TestNodeObstacles(t *testing.T) {
 		"allowedTopologies of the StorageClass excludes it": func(f *Facts, _ *Node) {
 			f.Class.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "disks", Values: []string{"other"}}}}}
 		},
+		"excludes it": func(f *Facts, n *Node) { // the scheduler allows it, and csi-provisioner does not
+			n.Node.Labels["zone"] = "a"
+			f.Class.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{"a"}}}}}
+		},
 		"the pod also uses claim log, whose volume is on node-9": func(f *Facts, _ *Node) { f.OtherVolumes["log"] = "node-9" },
 		"a copy is on the disks of its source, and VolumeSnapshot s is on node-9": func(f *Facts, _ *Node) {
 			f.Source = &Source{Kind: "VolumeSnapshot", Name: "s", Node: "node-9"}

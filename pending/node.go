@@ -60,7 +60,7 @@ func schedulingObstacles(f Facts, node *corev1.Node) (found []obstacle) {
 		found = append(found, obstacle{"the node is not Ready: " + why, "kubectl describe node " + node.Name})
 	}
 	if f.Class != nil && !isAllowed(f.Class.AllowedTopologies, node.Labels) {
-		found = append(found, obstacle{"allowedTopologies of the StorageClass excludes it", "delete StorageClass " + f.Class.Name + ", and create it again with other allowedTopologies"})
+		found = append(found, obstacle{"allowedTopologies of the StorageClass excludes it", "delete StorageClass " + f.Class.Name + ", and create it again with other allowedTopologies (only the label " + api.TopologyKey + " counts)"})
 	}
 	if f.rules == nil {
 		f.rules = rulesOf(f.Pods)
@@ -166,14 +166,15 @@ func isHard(taint *corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 }
 
-// isAllowed reports whether a class' allowedTopologies select the labels of a node.
+// isAllowed reports whether a class' allowedTopologies select a node. csi-provisioner compares them with the driver's topology key alone: a
+// term with any other label selects no node.
 func isAllowed(terms []corev1.TopologySelectorTerm, of labels.Set) bool {
 	if len(terms) == 0 {
 		return true
 	}
 	return slices.ContainsFunc(terms, func(term corev1.TopologySelectorTerm) bool {
 		return !slices.ContainsFunc(term.MatchLabelExpressions, func(e corev1.TopologySelectorLabelRequirement) bool {
-			return !slices.Contains(e.Values, of[e.Key])
+			return e.Key != api.TopologyKey || !slices.Contains(e.Values, of[e.Key])
 		})
 	})
 }

@@ -65,6 +65,10 @@ func checkClasses(f *facts, found func(where, what, fix string)) {
 			found(where, "volumeBindingMode is Immediate: its claims stay Pending, because no node is selected for them",
 				"delete the class and create it again with volumeBindingMode: WaitForFirstConsumer")
 		}
+		if key := foreignTopology(class); key != "" {
+			found(where, "allowedTopologies names the label "+key+": csi-provisioner compares only "+api.TopologyKey+", and creates no volume for claims that rely on "+key,
+				"delete the class and create it again; select nodes by "+api.TopologyKey+", by a tag of their volume groups, or by the pods' node affinity")
+		}
 		f.keyPolicy.checkKeys(class, found)
 		for _, a := range f.answering() {
 			if c := classOf(a.page, class.Name); c != nil && c.Error != "" {
@@ -73,6 +77,18 @@ func checkClasses(f *facts, found func(where, what, fix string)) {
 			}
 		}
 	}
+}
+
+// foreignTopology returns a label in a class' allowedTopologies that the driver does not register; "": there is none.
+func foreignTopology(class storagev1.StorageClass) string {
+	for _, term := range class.AllowedTopologies {
+		for _, e := range term.MatchLabelExpressions {
+			if e.Key != api.TopologyKey {
+				return e.Key
+			}
+		}
+	}
+	return ""
 }
 
 func classOf(page report.Node, name string) *report.Class {

@@ -87,6 +87,10 @@ var faults = []fault{
 	{"no storageCapacity", func(f *facts) { f.driver.Spec.StorageCapacity = ptr.To(false) }, "driver object", "CSIDriver nodelvm.io", "storageCapacity"},
 	{"no DaemonSet", func(f *facts) { f.daemonSet, f.snapshotAPI = nil, false }, "daemonset", "DaemonSet nodelvm", "no DaemonSet of privileged pods has the labels"},
 	{"DaemonSet without nodes", func(f *facts) { f.daemonSet.Status.DesiredNumberScheduled = 0 }, "daemonset", "DaemonSet nodelvm-system/nodelvm", "the DaemonSet selects no node"},
+	{"another label in allowedTopologies", func(f *facts) {
+		f.classes[0].AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
+			{Key: api.TopologyKey, Values: []string{"node-1"}}, {Key: "topology.kubernetes.io/zone", Values: []string{"a"}}}}}
+	}, "storage classes", "StorageClass local", "allowedTopologies names the label topology.kubernetes.io/zone"},
 	{"memory limit", func(f *facts) {
 		f.drivers[1].Spec.Containers = []corev1.Container{{Name: "csi-provisioner"}, {Name: "nodelvm"}}
 		for i := range f.drivers[1].Spec.Containers {

@@ -87,7 +87,7 @@ func TestClassesOfTheValues(t *testing.T) {
 			var c storage.StorageClass
 			doc.decode(t, &c)
 			if c.Labels["team"] != "storage" || c.Annotations["owner"] != "storage" || c.Annotations["nodelvm.io/on-node-loss"] != "release" ||
-				len(c.AllowedTopologies) != 1 || c.AllowedTopologies[0].MatchLabelExpressions[0].Key != "topology.kubernetes.io/zone" {
+				len(c.AllowedTopologies) != 1 || c.AllowedTopologies[0].MatchLabelExpressions[0].Key != "topology.nodelvm.io/node" {
 				t.Errorf("storage class %+v", c)
 			}
 		case "VolumeSnapshotClass local", "VolumeSnapshotClass keep":

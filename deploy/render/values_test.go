@@ -110,6 +110,7 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		"a devices file at the root": {"hostDevicesFile": "/devices"},
 		"a volume without a name":    {"extraVolumes": []any{map[string]any{"emptyDir": map[string]any{}}}},
 		"a deletion policy":          {"volumeSnapshotClasses": []any{map[string]any{"name": "a", "deletionPolicy": "Keep"}}},
+		"another label":              class("allowedTopologies", []any{map[string]any{"matchLabelExpressions": []any{map[string]any{"key": "topology.kubernetes.io/zone", "values": []any{"a"}}}}}),
 		"a topology term":            {"storageClasses": []any{map[string]any{"name": "a", "parameters": map[string]any{"volumeGroup": "v"}, "allowedTopologies": []any{map[string]any{"zone": "a"}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
