@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,6 +71,16 @@ func checkMoves(f *facts, found func(where, what, fix string)) {
 		if !row.Changed.IsZero() {
 			what = fmt.Sprintf("the move of its volume to %s is %s, unchanged for %s: %s", row.To, row.Phase, age(row.Changed, f.now), row.Text)
 		}
-		found("claim "+row.Claim, what, fmt.Sprintf("follow the message; or cancel the move, until the volume is handed over: kubectl -n %s annotate pvc %s %s-; see docs/howto/move.md", claim.Namespace, claim.Name, api.AnnotationMoveTo))
+		fix := fmt.Sprintf("follow the message; or cancel the move, until the volume is handed over: kubectl -n %s annotate pvc %s %s-; see docs/howto/move.md", claim.Namespace, claim.Name, api.AnnotationMoveTo)
+		if f.movesNothing() {
+			fix = "set move.enabled to true in the chart's values: until then the move neither goes on nor ends, and no pod starts with a volume whose move has begun"
+		}
+		found("claim "+row.Claim, what, fix)
 	}
+}
+
+// movesNothing reports whether the drivers run without moves.
+func (f *facts) movesNothing() bool {
+	driver := f.container(driverContainer)
+	return driver != nil && !slices.ContainsFunc(driver.Args, func(arg string) bool { return strings.HasPrefix(arg, moveFlag) && arg != moveFlag })
 }

@@ -387,6 +387,19 @@ func moves(f *facts, phase string, old time.Duration) {
 	f.volumes[0].Annotations = map[string]string{api.AnnotationMovingTo: "node-2", api.AnnotationMoveRecord: "{}"}
 }
 
+// TestDoctorOfDisabledMoves: a move under way neither goes on nor can be cancelled while the drivers run without moves.
+func TestDoctorOfDisabledMoves(t *testing.T) {
+	for args, want := range map[string]string{"": "set move.enabled to true in the chart's values", "--move=": "set move.enabled to true", "--move=:9812": "or cancel the move"} {
+		f := sound()
+		moves(f, api.MoveCopying, 20*time.Minute)
+		f.container(driverContainer).Args = []string{"serve", args}
+		i := slices.IndexFunc(examine(f).Findings, func(x finding) bool { return x.Check == "moves" })
+		if i < 0 || !strings.Contains(examine(f).Findings[i].Fix, want) {
+			t.Errorf("%q: %+v", args, examine(f).Findings)
+		}
+	}
+}
+
 // TestDoctorLeavesChangesAlone: a move that goes on is no fault, nor is an attributes class that the volume gets after it.
 func TestDoctorLeavesChangesAlone(t *testing.T) {
 	for name, plant := range map[string]func(*facts){
