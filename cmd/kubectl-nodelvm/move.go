@@ -272,22 +272,25 @@ func (c *command) finishMoves(cmd *cobra.Command, cluster *cluster, f *moveFacts
 func (f *moveFacts) planFinish(claims []*corev1.PersistentVolumeClaim) (changes []moveChange, questions, refused []string) {
 	for _, claim := range claims {
 		name, on := "claim "+claim.Namespace+"/"+claim.Name, f.nodeOf(claim)
-		former := f.formerCopyOf(claim, on)
+		former := f.formerCopiesOf(claim, on)
 		switch _, moving := f.isMoving(claim); {
 		case moving:
 			refused = append(refused, name+" is moving: the copy that it leaves can be deleted when it has moved")
 			continue
-		case former == "":
+		case len(former) == 0:
 			refused = append(refused, fmt.Sprintf("nothing shows a former copy of the volume of %s. If a node has one, set the annotation %s of the claim to that node", name, api.AnnotationMoveFinish))
 			continue
 		}
 		used := slices.ContainsFunc(f.users(claim), func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning && pod.Spec.NodeName == on })
-		question := fmt.Sprintf("%s: the copy on node %s will be deleted. The volume is on node %s", name, former, cmp.Or(on, "another node"))
+		question := fmt.Sprintf("%s: the copy on node %s will be deleted. The volume is on node %s", name, former[0], cmp.Or(on, "another node"))
 		if !used {
 			question += ", where no pod runs with it, so no program has read its content yet"
 		}
+		if len(former) > 1 {
+			question += ". Repeat the command then, for the copy on node " + strings.Join(former[1:], ", ")
+		}
 		questions = append(questions, question)
-		change := moveChange{Namespace: claim.Namespace, Claim: claim.Name, Annotations: map[string]any{api.AnnotationMoveFinish: former}, claim: claim}
+		change := moveChange{Namespace: claim.Namespace, Claim: claim.Name, Annotations: map[string]any{api.AnnotationMoveFinish: former[0]}, claim: claim}
 		if claim.Annotations[api.AnnotationMoveTo] == on { // else a claim that is restored from a backup would ask for that node
 			for _, key := range []string{api.AnnotationMoveTo, api.AnnotationMoveWith} {
 				if _, has := claim.Annotations[key]; has {
@@ -300,15 +303,14 @@ func (f *moveFacts) planFinish(claims []*corev1.PersistentVolumeClaim) (changes 
 	return changes, questions, refused
 }
 
-// formerCopyOf returns a node with a former copy of a claim's volume: one that reports it, or else the one that the claim's status names; "": unknown.
-func (f *moveFacts) formerCopyOf(claim *corev1.PersistentVolumeClaim, on string) string {
-	for i := range f.answers {
-		if f.answers[i].formerCopy(claim.Spec.VolumeName) {
-			return f.answers[i].node
-		}
+// formerCopiesOf returns the nodes with a former copy of a claim's volume: those that report one, or else the one that the claim's status names. A volume that
+// moves again leaves another one.
+func (f *moveFacts) formerCopiesOf(claim *corev1.PersistentVolumeClaim, on string) []string {
+	if nodes := formerCopies(f.answers)[claim.Spec.VolumeName]; len(nodes) > 0 {
+		return nodes
 	}
 	if s, ok := api.MoveStatusOf(claim.Annotations); ok && s.Phase == api.MoveMoved && s.From != "" && s.From != on && answerOf(f.answers, s.From) == nil {
-		return s.From
+		return []string{s.From}
 	}
-	return ""
+	return nil
 }

@@ -497,7 +497,8 @@ func TestFinishedMoves(t *testing.T) {
 	if _, _, refused := f.planFinish(asked); len(refused) != 1 {
 		t.Errorf("a node that has none: %q", refused)
 	}
-	f.answers[0].page.Volumes = []report.Volume{{Name: pv.Name, State: string(lvm.StateMoved)}}
+	left := []report.Volume{{Name: pv.Name, State: string(lvm.StateMoved), Cluster: ours}}
+	f.answers[0].page.Volumes = left
 	changes, questions, refused := f.planFinish(asked)
 	if len(refused) > 0 || len(changes) != 1 || changes[0].Annotations[api.AnnotationMoveFinish] != "node-1" || !strings.Contains(questions[0], "where no pod runs with it") {
 		t.Errorf("%q, %+v, %q", refused, changes, questions)
@@ -509,6 +510,10 @@ func TestFinishedMoves(t *testing.T) {
 	f.pods[0].Spec.NodeName = "node-2"
 	if _, questions, _ = f.planFinish(asked); questions[0] != "claim shop/data: the copy on node node-1 will be deleted. The volume is on node node-2" {
 		t.Errorf("%q", questions)
+	}
+	f.answers[2].page.Volumes = left
+	if changes, questions, _ = f.planFinish(asked); len(changes) != 1 || !strings.HasSuffix(questions[0], "The volume is on node node-2. Repeat the command then, for the copy on node node-3") {
+		t.Errorf("after two moves: %q", questions)
 	}
 	f.answers = nil
 	if changes, _, _ := f.planFinish(asked); len(changes) != 1 || changes[0].Annotations[api.AnnotationMoveFinish] != "node-1" {
