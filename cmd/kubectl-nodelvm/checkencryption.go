@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -75,13 +76,20 @@ func (p *keyPolicy) checkNames(exists func(class string) bool, found func(where,
 	}
 }
 
-// checkKeys reports an encrypted class whose volumes the policy refuses.
+// checkKeys reports a class whose volumes the policy refuses, for the Secrets that they refer to.
 func (p *keyPolicy) checkKeys(class storagev1.StorageClass, found func(where, what, fix string)) {
-	if p == nil || !isEncrypted(class) {
+	if p == nil {
+		return
+	}
+	where := "StorageClass " + class.Name
+	if name := uselessParameter(class); name != "" {
+		found(where, "the parameter "+name+" is not for this driver: csi-provisioner creates no volume, or the API server refuses its PersistentVolume, and claims stay Pending",
+			"delete the class and create it again without the parameter (docs/reference/parameters.md)")
+	}
+	if !isEncrypted(class) {
 		return
 	}
 	const effect = ": the API server refuses their PersistentVolumes, and their claims stay Pending without an event"
-	where := "StorageClass " + class.Name
 	if !slices.Contains(p.classes, class.Name) {
 		found(where, "its volumes are encrypted, and the admission policy "+restrictionPolicy+" does not name the class"+effect,
 			"add the class to the Helm value nodeRestriction.encryptedClasses, or to the variable encryptedClasses of the policy")
@@ -95,4 +103,15 @@ func (p *keyPolicy) checkKeys(class storagev1.StorageClass, found func(where, wh
 			return
 		}
 	}
+}
+
+// uselessParameter returns a parameter of csi-provisioner that names what no volume of the class may have; "": there is none. The driver does not see it.
+func uselessParameter(class storagev1.StorageClass) string {
+	secrets := []string{api.ParameterStageSecretName, api.ParameterStageSecretNamespace, api.ParameterExpandSecretName, api.ParameterExpandSecretNamespace}
+	for _, name := range slices.Sorted(maps.Keys(class.Parameters)) {
+		if strings.HasPrefix(name, api.ParameterPrefix) && name != api.ParameterFSType && (!isEncrypted(class) || !slices.Contains(secrets, name)) {
+			return name
+		}
+	}
+	return ""
 }

@@ -91,6 +91,14 @@ var faults = []fault{
 		f.classes[0].AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
 			{Key: api.TopologyKey, Values: []string{"node-1"}}, {Key: "topology.kubernetes.io/zone", Values: []string{"a"}}}}}
 	}, "storage classes", "StorageClass local", "allowedTopologies names the label topology.kubernetes.io/zone"},
+	{"Secrets that the driver does not use", func(f *facts) {
+		f.classes[0].Parameters["csi.storage.k8s.io/controller-expand-secret-name"], f.keyPolicy = "a", policyOf("[]")
+	},
+		"storage classes", "StorageClass local", "the parameter csi.storage.k8s.io/controller-expand-secret-name is not for this driver"},
+	{"a Secret without encryption", func(f *facts) {
+		f.classes[0].Parameters["csi.storage.k8s.io/node-stage-secret-name"], f.keyPolicy = "a", policyOf("[]")
+	},
+		"storage classes", "StorageClass local", "the parameter csi.storage.k8s.io/node-stage-secret-name is not for this driver"},
 	{"memory limit", func(f *facts) {
 		f.drivers[1].Spec.Containers = []corev1.Container{{Name: "csi-provisioner"}, {Name: "nodelvm"}}
 		for i := range f.drivers[1].Spec.Containers {
