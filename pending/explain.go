@@ -52,7 +52,11 @@ func boundCause(claim corev1.PersistentVolumeClaim) *Cause {
 		return &Cause{Text: "the claim does not wait: it is bound to " + claim.Spec.VolumeName}
 	case corev1.ClaimPending:
 	case corev1.ClaimLost:
-		if s, _ := api.MoveStatusOf(claim.Annotations); s.IsUnderWay() {
+		s, _ := api.MoveStatusOf(claim.Annotations)
+		if to, on := claim.Annotations[api.AnnotationMoveTo], claim.Annotations[api.AnnotationSelectedNode]; to != "" && to != on && !s.IsUnderWay() {
+			s = api.MoveStatus{Phase: api.MovePreparing, From: on, To: to} // the drivers write it later
+		}
+		if s.IsUnderWay() {
 			return &Cause{Text: fmt.Sprintf("the claim's volume moves from %s to %s, and its PersistentVolume does not exist in between", s.From, s.To),
 				Fix: "wait, and keep the claim: its data is on these nodes; if that lasts: kubectl nodelvm moves -n " + claim.Namespace}
 		}

@@ -82,6 +82,14 @@ func TestCauses(t *testing.T) {
 		"lost while it moves": {func(f *Facts) {
 			f.Claim.Status.Phase, f.Claim.Annotations = corev1.ClaimLost, map[string]string{api.AnnotationMoveStatus: `{"phase": "Switching", "from": "node-1", "to": "node-2"}`}
 		}, []string{"moves from node-1 to node-2, and its PersistentVolume does not exist in between"}},
+		"lost while it moves, which no status says": {func(f *Facts) {
+			f.Claim.Status.Phase, f.Claim.Annotations = corev1.ClaimLost, map[string]string{api.AnnotationMoveTo: "node-3", api.AnnotationSelectedNode: "node-2",
+				api.AnnotationMoveStatus: `{"phase": "Moved", "from": "node-1", "to": "node-2"}`}
+		}, []string{"moves from node-2 to node-3, and its PersistentVolume does not exist in between", "keep the claim"}},
+		"lost after its move": {func(f *Facts) {
+			f.Claim.Status.Phase, f.Claim.Spec.VolumeName = corev1.ClaimLost, "pvc-1"
+			f.Claim.Annotations = map[string]string{api.AnnotationMoveTo: "node-2", api.AnnotationSelectedNode: "node-2"}
+		}, []string{"pvc-1 was deleted"}},
 		"no class":          {func(f *Facts) { f.Claim.Spec.StorageClassName, f.Class = nil, nil }, []string{"names no StorageClass", "storageClassName"}},
 		"missing class":     {func(f *Facts) { f.Class = nil }, []string{`StorageClass "local" does not exist`, "fix: create it"}},
 		"another driver":    {func(f *Facts) { f.Class.Provisioner = "ebs.csi.aws.com" }, []string{"belongs to the driver ebs.csi.aws.com"}},
