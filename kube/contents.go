@@ -105,6 +105,9 @@ func (a *Agent) hasSourceOf(ctx context.Context, c unlabelled) (bool, error) {
 	if err == nil {
 		_, err = a.volumes.Lookup(ctx, id)
 	}
+	if lvm.KindOf(err) == lvm.KindConflict { // it is here, in a state without snapshots: csi-snapshotter says so, and can end the deletion of the content
+		return true, nil
+	}
 	return found(err)
 }
 

@@ -45,6 +45,7 @@ const (
 	handleHere    = "aaaaaa-aaaa-aaaa-aaaa-aaaa-aaaa-aaaaaa/snap"
 	handleNotHere = "bbbbbb-bbbb-bbbb-bbbb-bbbb-bbbb-bbbbbb/snap"
 	handleUnread  = "cccccc-cccc-cccc-cccc-cccc-cccc-cccccc/snap"
+	handleMoved   = "dddddd-dddd-dddd-dddd-dddd-dddd-dddddd/pvc"
 )
 
 // TestUnlabelledContent: the location of the snapshot or volume and the answer of the API server decide whether the node labels a
@@ -66,6 +67,7 @@ func TestUnlabelledContent(t *testing.T) {
 		"unreadable":              {handle: handleUnread, failed: true},
 
 		"its volume is here":         {volume: handleHere, answer: http.StatusOK, asked: true, tried: true},
+		"its volume has moved away":  {volume: handleMoved, answer: http.StatusOK, asked: true, tried: true},
 		"its volume is not here":     {volume: handleNotHere},
 		"another driver's volume":    {volume: "vol-0123"},
 		"its volume is not readable": {volume: handleUnread, failed: true},
@@ -77,7 +79,7 @@ func TestUnlabelledContent(t *testing.T) {
 				kubetest.Reply(w, test.answer, map[string]any{"apiVersion": kubeclient.SnapshotVersion.String(), "kind": "VolumeSnapshotContent"})
 			}))
 			client := kubetest.ClientOf(t, server)
-			disks := snapshots{handleHere: nil, handleUnread: lvm.Errorf(lvm.KindInternal, "a disk does not answer")}
+			disks := snapshots{handleHere: nil, handleMoved: lvm.Errorf(lvm.KindConflict, "it is a former copy"), handleUnread: lvm.Errorf(lvm.KindInternal, "a disk does not answer")}
 			agent := NewAgent(Config{Client: client, Node: "node-1", Volumes: disks, Snapshots: true})
 			tried, err := agent.labelContent(t.Context(), "old", unlabelled{uid: "u", version: "1", snapshot: test.handle, volume: test.volume})
 			if tried != test.tried || (err != nil) != test.failed || asked.Load() != test.asked {

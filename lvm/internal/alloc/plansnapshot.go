@@ -38,6 +38,8 @@ func PlanSnapshot(s lvm.State, cluster string, spec lvm.SnapshotSpec) (SnapshotP
 		return SnapshotPlacement{}, lvm.Errorf(lvm.KindBusy, "cannot create snapshot %q yet: %s/%s is being created", spec.Name, g.Name, lv.Name)
 	case v.State == lvm.StateDeleting:
 		return SnapshotPlacement{}, lvm.Errorf(lvm.KindNotFound, "cannot create snapshot %q: %s/%s was deleted", spec.Name, g.Name, lv.Name)
+	case v.State == lvm.StateMoved: // for good: a VolumeSnapshot whose request is only delayed cannot be deleted
+		return SnapshotPlacement{}, lvm.Errorf(lvm.KindConflict, "cannot create snapshot %q: %w. Take one of the claim's volume on that node", spec.Name, v.CheckNoMove("copied"))
 	case v.State.IsMove():
 		return SnapshotPlacement{}, lvm.Errorf(lvm.KindBusy, "cannot create snapshot %q now: %w", spec.Name, v.CheckNoMove("copied"))
 	}
