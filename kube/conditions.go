@@ -72,7 +72,7 @@ const (
 )
 
 // changes compares the reported conditions with those found now. seen holds what Health could observe before and after it
-// searched; bound reports whether a claim is bound to a volume.
+// searched; bound reports whether a claim is bound to a volume that is not on the disks any more.
 func changes(known map[condition]lvm.Condition, found []lvm.Condition, seen []lvm.HealthScope, bound func(lvm.Volume) bool) []change {
 	now := map[condition]bool{}
 	var list []change

@@ -68,8 +68,11 @@ func (a *Agent) checkHealth(ctx context.Context, known map[condition]lvm.Conditi
 // reportConditions reports the changes and updates known. It leaves a change that it could not report for the next check.
 func (a *Agent) reportConditions(ctx context.Context, known map[condition]lvm.Condition, found []lvm.Condition, seen []lvm.HealthScope) {
 	bound := func(v lvm.Volume) bool {
-		_, _, is := a.claims.boundTo(v.Name)
-		return is
+		if _, _, is := a.claims.boundTo(v.Name); !is {
+			return false
+		}
+		_, err := a.volumes.Lookup(ctx, v.ID)
+		return isMissing(err) // one that moves to another node is there, and has no conditions
 	}
 	for _, c := range changes(known, found, seen, bound) {
 		n, reported := a.eventOf(c)

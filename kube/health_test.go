@@ -86,14 +86,15 @@ func TestConditionIsNotResolvedWhileUnknown(t *testing.T) {
 		Volumes: map[string]lvm.VolumeScope{"u1": {Active: true}}}
 	var found []lvm.Condition
 	var seen lvm.HealthScope
+	disks := snapshots{inVG.ID.String(): lvm.Errorf(lvm.KindConflict, "it is held for its move to another node")}
 	agent := NewAgent(Config{
-		Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler),
+		Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler), Volumes: disks,
 		Health:      func(context.Context) ([]lvm.Condition, error) { return found, nil },
 		HealthScope: func(context.Context) (lvm.HealthScope, error) { return seen, nil },
 	})
 	must(t, agent.claims.Add(kubetest.Claim("data", "thin", "pvc-1")))
 	known := map[condition]lvm.Condition{}
-	for _, step := range []struct {
+	for i, step := range []struct {
 		found  []lvm.Condition
 		seen   lvm.HealthScope
 		events string
@@ -102,6 +103,8 @@ func TestConditionIsNotResolvedWhileUnknown(t *testing.T) {
 		{[]lvm.Condition{full}, here, "data Warning ThinPoolFull: writes fail, node-1 Warning ThinPoolNearlyFullWorsened: Worse: writes fail"},
 		{[]lvm.Condition{missing}, lvm.HealthScope{}, "data Warning VolumeDataMissing: its disk is not there"},
 		{nil, lvm.HealthScope{}, ""}, // the whole group is missing
+		{nil, lvm.HealthScope{Groups: map[lvm.VGUUID]bool{kubetest.TestVG: true}}, ""}, // the volume moves
+		{[]lvm.Condition{missing}, here, "data Warning VolumeDataMissing: its disk is not there"},
 		{nil, lvm.HealthScope{Groups: map[lvm.VGUUID]bool{kubetest.TestVG: true}},
 			"data Warning VolumeNotFound: volume " + kubetest.TestVG + "/pvc-1 is no longer in volume group vg on node node-1, although this claim is bound to it: " +
 				"its data is lost unless there is a backup. Previous condition: its disk is not there"},
@@ -112,6 +115,9 @@ func TestConditionIsNotResolvedWhileUnknown(t *testing.T) {
 		server.mu.Unlock()
 		agent.events.Counts = map[string]kubeclient.EventCount{}
 		found, seen = step.found, step.seen
+		if i == 6 {
+			clear(disks)
+		}
 		must(t, agent.checkHealth(t.Context(), known))
 		if got := server.reasons(); got != step.events {
 			t.Errorf("events: %s\nwant: %s", got, step.events)
