@@ -236,7 +236,7 @@ func checkSnapshots(f *facts, found func(where, what, fix string)) {
 				"compare that with the handles that nodelvm orphans -o json prints on each node; if the snapshot is gone, delete this object")
 		default:
 			found("VolumeSnapshotContent "+item.Name, "it has no label "+api.LabelManagedBy+", so no node creates its snapshot: the driver on the node of its volume sets the label within a minute",
-				"if that lasts, bring back the node with the volume. If the volume is gone, or has moved to another node, delete the VolumeSnapshot, and remove the object's finalizers: kubectl patch volumesnapshotcontent "+
+				"if that lasts, bring back the node with the volume. If the volume is gone, delete the VolumeSnapshot, and remove the object's finalizers: kubectl patch volumesnapshotcontent "+
 					printable.ShellWord(item.Name)+` --type merge -p '{"metadata":{"finalizers":null}}'`)
 		}
 	}
