@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodelvm/nodelvm/kube"
 	"github.com/nodelvm/nodelvm/kube/kubeclient"
@@ -47,4 +48,13 @@ func TestMetricsReaders(t *testing.T) {
 	expect(other, pages[0], kube.Forbidden)
 	expect(here.token, pages[3], kube.Forbidden) // one node's driver reads no other's page
 	expect("nonsense", pages[0], kube.Unauthenticated)
+
+	// The right is that of a path, which the API server has too (docs/explanation/security.md).
+	for token, want := range map[string]bool{reader: true, other: false} {
+		client, err := kubernetes.NewForConfig(config(token))
+		must(t, err)
+		if err := client.RESTClient().Get().AbsPath(pages[0]).Do(t.Context()).Error(); (err == nil) != want {
+			t.Errorf("the API server's own /metrics: %v, may: %t", err, want)
+		}
+	}
 }
