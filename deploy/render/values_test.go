@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
@@ -73,6 +74,7 @@ func TestSchemaRefusesBadValues(t *testing.T) {
 		return map[string]any{"storageClasses": []any{c}}
 	}
 	for name, values := range map[string]map[string]any{
+		"condition":                 {"enabled": false},
 		"unknown value":             {"kubeletdir": "/var/lib/kubelet"},
 		"relative kubelet dir":      {"kubeletDir": "var/lib/kubelet"},
 		"trailing slash":            {"kubeletDir": "/var/lib/kubelet/"},
@@ -180,6 +182,24 @@ func notesOf(values map[string]any) (string, error) {
 	}
 	files, err := engine.Render(chart, all)
 	return files[chart.Name()+"/templates/NOTES.txt"], err
+}
+
+// TestDependency: a chart that has this one as a dependency can have a condition on the value enabled.
+func TestDependency(t *testing.T) {
+	for _, enabled := range []bool{true, false} {
+		own, err := loader.Load(filepath.Join(deployDir, chartDir))
+		must(t, err)
+		parent := &chart.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "parent", Version: "0.1.0",
+			Dependencies: []*chart.Dependency{{Name: own.Name(), Version: own.Metadata.Version, Condition: "nodelvm.enabled"}}}}
+		parent.AddDependency(own)
+		values := map[string]any{"nodelvm": map[string]any{"enabled": enabled}}
+		must(t, chartutil.ProcessDependencies(parent, values))
+		_, err = chartutil.ToRenderValues(parent, values, chartutil.ReleaseOptions{Name: releaseName, Namespace: namespace}, chartutil.DefaultCapabilities)
+		must(t, err)
+		if got := len(parent.Dependencies()) == 1; got != enabled {
+			t.Errorf("enabled: %t, and the chart takes part: %t", enabled, got)
+		}
+	}
 }
 
 // TestAbsentValues: a value that is absent counts as its default, or the schema refuses that. The values of an earlier release, which
