@@ -130,7 +130,9 @@ func expressionsOf(pod *corev1.Pod) (n int) {
 // obstacles are what the scheduler would say of the pod on the node.
 func (r podRules) obstacles(node *corev1.Node) (found []obstacle) {
 	pod := r.Pod
-	taint, there := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, isHard, true)
+	taint, there := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, func(taint *corev1.Taint) bool {
+		return isHard(taint) && (notReady(node) == "" || !saysNotReady(taint))
+	}, true)
 	switch {
 	case node.Spec.Unschedulable && (!there || taint.Key == corev1.TaintNodeUnschedulable):
 		found = append(found, obstacle{"the node is cordoned: kubectl uncordon " + node.Name, "kubectl uncordon " + node.Name})
@@ -160,6 +162,11 @@ func selectorFix(pod *corev1.Pod, node *corev1.Node) string {
 		return "change the node affinity of pod " + pod.Name
 	}
 	return fmt.Sprintf("change the nodeSelector %s of pod %s, or label a node with it", strings.Join(lacking, ","), pod.Name)
+}
+
+// saysNotReady reports whether a taint only says that its node is not Ready. No pod runs there by tolerating it.
+func saysNotReady(taint *corev1.Taint) bool {
+	return slices.Contains([]string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeOutOfService}, taint.Key)
 }
 
 func isHard(taint *corev1.Taint) bool {

@@ -35,6 +35,12 @@ func TestPodWhoseClaimsAreBound(t *testing.T) {
 		"its volume (claim data) is on node-3, which is not Ready (kubelet stopped)": func(f *PodFacts) {
 			f.Nodes[1].Status.Conditions[0].Status, f.Nodes[1].Status.Conditions[0].Message = corev1.ConditionUnknown, "kubelet stopped"
 		},
+		"its volume (claim data) is on node-3, which is not Ready (kubelet gave up)\nfix: kubectl describe node node-3; if it does not come back: docs/howto/lost-nodes.md\n": func(f *PodFacts) {
+			f.Nodes[1].Status.Conditions[0].Status, f.Nodes[1].Status.Conditions[0].Message = corev1.ConditionUnknown, "kubelet gave up"
+			f.Nodes[1].Spec.Taints = []corev1.Taint{
+				{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}, {Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule},
+			}
+		},
 		"its volume (claim data) is on node-3, which is deleted: the cluster has no such node\nfix: bring the node back":                                                                      func(f *PodFacts) { f.Nodes = f.Nodes[:1] },
 		"its volume (claim data) is on node-3, which lacks CPU\nfix: change that on node-3, change the pod, or move the volume: docs/howto/move.md\n":                                         unschedulable("0/3 nodes are available: 1 Insufficient cpu" + others),
 		"its volume (claim data) is on node-3, which is excluded by the pod's anti-affinity\n":                                                                                                unschedulable("0/3 nodes are available: 1 node(s) didn't match pod anti-affinity rules" + others),
