@@ -1,6 +1,7 @@
 package nodeloss
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,7 +152,7 @@ func (r *round) volumesOf(s observation) (names []string) {
 // created them before they saw the deletion, and create them again with their claims. It only reports pods without such a controller.
 func (r *round) dismissPods(ctx context.Context, s observation) error {
 	ref := s.Pv.Spec.ClaimRef
-	if !s.OptIn || !r.deleted[s.Pv.Name] && s.Pv.Annotations[api.AnnotationReclaimPolicy] == "" {
+	if !r.hasReleased(s.Pv) {
 		return nil
 	}
 	claim, err := r.Client.Claim(ctx, ref.Namespace, ref.Name)
@@ -174,7 +175,7 @@ func (r *round) dismissPods(ctx context.Context, s observation) error {
 }
 
 func (r *round) dismiss(ctx context.Context, s observation, pod *corev1.Pod) error {
-	waits := fmt.Sprintf("pod %s waits for claim %s, which nodelvm-controller deleted because %s", pod.Name, s.Pv.Spec.ClaimRef.Name, s.Loss)
+	waits := fmt.Sprintf("pod %s waits for claim %s, which nodelvm-controller deleted because %s", pod.Name, s.Pv.Spec.ClaimRef.Name, cmp.Or(s.Loss.String(), "its node or volume group was lost"))
 	event := kubeclient.Event{About: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Kind: corev1.EventTypeWarning, Reason: api.ReasonClaimDeleted, Message: waits + ": create the claim again, or delete the pod"}
 	owner := metav1.GetControllerOf(pod)

@@ -211,6 +211,30 @@ func TestPodOfADeletedClaimIsDeleted(t *testing.T) {
 	}
 }
 
+// TestPodOfADeletedClaimIsDeletedAfterTheReturn: the node is back before the controller could delete the pod. Nobody else would.
+func TestPodOfADeletedClaimIsDeletedAfterTheReturn(t *testing.T) {
+	for name, note := range map[string]string{"policy Delete": "Delete", "policy Retain": ""} {
+		i, r, sent := newLostInstance(t)
+		i.answers["GET /api/v1/nodes/n"] = nodeNamed("n")
+		pv := i.volumes["data"]
+		pv.Status.Phase, pv.Status.LastPhaseTransitionTime = corev1.VolumeReleased, ptr.To(metav1.Now())
+		if note != "" {
+			pv.Annotations[api.AnnotationReclaimPolicy] = note
+		}
+		i.answers["PATCH /api/v1/persistentvolumes/pvc-data"] = pv
+		delete(i.answers, "GET /api/v1/namespaces/ns/persistentvolumeclaims/data")
+		r.deleted["pvc-data"] = true
+		again, err := r.checkVolume(t.Context(), "pvc-data", "n")
+		if err != nil || again != checkAgain || slices.ContainsFunc(sent(), func(request string) bool { return !strings.HasPrefix(request, "GET ") }) {
+			t.Errorf("%s: at once: next check in %s, %v; requests %q", name, again, err, sent())
+		}
+		pv.Status.LastPhaseTransitionTime = ptr.To(metav1.NewTime(time.Now().Add(-podsAppear)))
+		if _, err := r.checkVolume(t.Context(), "pvc-data", "n"); err != nil || !slices.Equal(deletions(sent()), []string{"db-1"}) {
+			t.Errorf("%s: deleted %q, %v", name, deletions(sent()), err)
+		}
+	}
+}
+
 // TestReleasedVolumeWaitsForLatePods: an operator whose watch is late may create a pod for the deleted claim in a moment.
 func TestReleasedVolumeWaitsForLatePods(t *testing.T) {
 	i, r, sent := newLostInstance(t)

@@ -122,7 +122,7 @@ func (r *round) do(ctx context.Context, s observation, what step) (time.Duration
 	case stepNothing:
 		return 0, nil
 	case stepClearLoss:
-		return 0, r.restoreVolume(ctx, s)
+		return r.restoreVolume(ctx, s)
 	case stepMark:
 		s.Marked = noteAt(s.Now, s.Pv.CreationTimestamp.Time, s.lost)
 		if err := r.Client.Annotate(ctx, s.Pv, map[string]any{api.AnnotationLostSince: s.Marked.Format(time.RFC3339)}); err != nil {
@@ -205,12 +205,38 @@ func (s observation) lostText() string {
 		s.releaseAt().UTC().Format(time.RFC3339), api.AnnotationOnNodeLoss, api.OnNodeLossRelease, empty)
 }
 
-// restoreVolume undoes what the controller has done to a volume that is back. checkReturned reports it.
-func (r *round) restoreVolume(ctx context.Context, s observation) error {
-	if s.Pv.Annotations[api.AnnotationReclaimPolicy] != "" && s.Pv.Spec.ClaimRef != nil && (s.Claim == nil || s.Claim.DeletionTimestamp != nil) {
-		return r.retainReturned(ctx, s)
+// restoreVolume undoes what the controller has done to a volume that is back. checkReturned reports it. If the controller has deleted the claim, a pod
+// may still wait for that, or appear a moment later.
+func (r *round) restoreVolume(ctx context.Context, s observation) (time.Duration, error) {
+	if s.Pv.Spec.ClaimRef != nil && r.hasReleased(s.Pv) && (s.Claim == nil || s.Claim.DeletionTimestamp != nil) {
+		if s.Now.Before(goneAt(s).Add(podsAppear)) {
+			return checkAgain, nil
+		}
+		if err := r.dismissPods(ctx, s); err != nil {
+			return 0, err
+		}
+		if s.Pv.Annotations[api.AnnotationReclaimPolicy] != "" {
+			return 0, r.retainReturned(ctx, s)
+		}
 	}
-	return r.Client.Change(ctx, s.Pv, map[string]any{api.AnnotationLostSince: nil, api.AnnotationReclaimPolicy: nil}, policyBefore(s.Pv))
+	return 0, r.Client.Change(ctx, s.Pv, map[string]any{api.AnnotationLostSince: nil, api.AnnotationReclaimPolicy: nil}, policyBefore(s.Pv))
+}
+
+// hasReleased reports whether the controller has deleted the claim of a volume, or was about to.
+func (r *round) hasReleased(pv *corev1.PersistentVolume) bool {
+	return r.deleted[pv.Name] || pv.Annotations[api.AnnotationReclaimPolicy] != ""
+}
+
+// goneAt is when the claim of a volume was deleted, as far as that is recorded.
+func goneAt(s observation) time.Time {
+	switch {
+	case s.Claim != nil:
+		return s.Claim.DeletionTimestamp.Time
+	case kubeclient.IsReleased(s.Pv):
+		return releasedAt(s.Pv)
+	default:
+		return s.Now // the volume controller has yet to see it
+	}
 }
 
 // checkReturned reports on the claim that a volume is back. The volume's annotations of a loss were removed, by restoreVolume or by the
