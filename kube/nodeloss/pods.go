@@ -155,14 +155,14 @@ func (r *round) dismissPods(ctx context.Context, s observation) error {
 	if !r.hasReleased(s.Pv) {
 		return nil
 	}
-	claim, err := r.Client.Claim(ctx, ref.Namespace, ref.Name)
-	if err != nil || claim != nil {
-		return err
-	}
 	pods, err := r.pods(ctx, ref.Namespace, func(pod *corev1.Pod) bool {
 		return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && names(pod, ref.Name)
 	})
 	if err != nil {
+		return err
+	}
+	claim, err := r.Client.Claim(ctx, ref.Namespace, ref.Name) // after the pods: an operator may create both at any moment, the claim first
+	if err != nil || claim != nil {
 		return err
 	}
 	for _, pod := range pods {

@@ -197,8 +197,14 @@ func TestPodOfADeletedClaimIsDeleted(t *testing.T) {
 			if _, err := r.checkVolume(t.Context(), "pvc-data", "n"); err != nil {
 				t.Fatal(err)
 			}
-			if got := deletions(sent()); !slices.Equal(got, test.want) {
+			requests := sent()
+			if got := deletions(requests); !slices.Equal(got, test.want) {
 				t.Errorf("deleted %q, want %q", got, test.want)
+			}
+			slices.Reverse(requests)
+			pods, claim := slices.Index(requests, "GET /api/v1/namespaces/ns/pods"), slices.Index(requests, "GET /api/v1/namespaces/ns/persistentvolumeclaims/data")
+			if pods >= 0 && pods < claim {
+				t.Error("it reads the claim before the pods: an operator may create both in between")
 			}
 			about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "ns", Name: "db-1", UID: "pod-1"}
 			for _, reason := range []string{api.ReasonPodDeleted, api.ReasonClaimDeleted} {
@@ -211,7 +217,7 @@ func TestPodOfADeletedClaimIsDeleted(t *testing.T) {
 	}
 }
 
-// TestPodOfADeletedClaimIsDeletedAfterTheReturn: the node is back before the controller could delete the pod. Nobody else would.
+// TestPodOfADeletedClaimIsDeletedAfterTheReturn: the node is back before the controller could delete the pod, and no other controller would.
 func TestPodOfADeletedClaimIsDeletedAfterTheReturn(t *testing.T) {
 	for name, note := range map[string]string{"policy Delete": "Delete", "policy Retain": ""} {
 		i, r, sent := newLostInstance(t)
