@@ -14,7 +14,7 @@ import (
 // spec, "NodePublishVolume"). Several pods of the node may use it at once. lvm.KindConflict: another mount or file is at the
 // path, or the volume is not staged. lvm.KindExists: the volume is already there read-only, but the request is for writing.
 // lvm.KindInUse: another pod uses a volume that allows one pod at a time, or a raw device with the other access.
-func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (_ *csi.NodePublishVolumeResponse, err error) {
 	r, err := parsePublish(req)
 	if err != nil {
 		return nil, err
@@ -24,6 +24,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 		return nil, err
 	}
 	defer release()
+	defer func() { err = s.unfinished(ctx, r.id, r.target, err) }()
 	device, active, err := s.currentDevice(ctx, r.volume)
 	switch {
 	case err == nil && !active && r.encryption != lvm.EncryptionNone:

@@ -14,7 +14,7 @@ import (
 // NodeStageVolume makes a volume usable on this node: it activates the device, opens an encrypted one, formats one that was
 // never mounted, mounts the file system at the staging path, and resizes it to the device (CSI spec, "NodeStageVolume"). lvm.KindConflict: the
 // path is in use, or the device holds other data, and the driver has changed nothing.
-func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (_ *csi.NodeStageVolumeResponse, err error) {
 	r, err := parseStage(req)
 	if err != nil {
 		return nil, err
@@ -24,6 +24,7 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 		return nil, err
 	}
 	defer release()
+	defer func() { err = s.unfinished(ctx, r.id, r.staging, err) }()
 	opened, err := s.devices.Opening(r.id, r.uuid)
 	if err != nil {
 		return nil, err
@@ -40,6 +41,19 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 		return nil, err
 	}
 	return &csi.NodeStageVolumeResponse{}, nil
+}
+
+// unfinished returns the error of a call that may have left the volume mounted at a path. Only after lvm.KindBusy the kubelet unmounts the volume
+// when the pod ends (cmd/nodelvm, codeIn). After lvm.KindExists and lvm.KindInvalid the path has what another request asked for.
+func (s *Server) unfinished(ctx context.Context, id lvm.ID, path string, failed error) error {
+	if kind := lvm.KindOf(failed); failed == nil || kind == lvm.KindExists || kind == lvm.KindInvalid {
+		return failed
+	}
+	info, err := s.mounts.Inspect(path)
+	if err != nil || info.Mount == nil || s.checkOwner(ctx, id.String(), info) != nil {
+		return failed
+	}
+	return lvm.Errorf(lvm.KindBusy, "%w", failed)
 }
 
 func (s *Server) stage(ctx context.Context, r stageRequest, v lvm.Volume, device string) (err error) {

@@ -248,3 +248,30 @@ func TestPathsThatTheKernelRefuses(t *testing.T) {
 		t.Errorf("a path that the kernel takes: %v", err)
 	}
 }
+
+// TestFailedCallThatLeavesAMount: after any other kind than lvm.KindBusy the kubelet takes the volume for unmounted and never unmounts it, so
+// that its claim could not be deleted.
+func TestFailedCallThatLeavesAMount(t *testing.T) {
+	for name, c := range map[string]struct {
+		mounted mount.DeviceNumber // at /staging and /target
+		want    lvm.Kind
+	}{
+		"not mounted":            {0, lvm.KindInternal},
+		"another volume's mount": {otherDevice, lvm.KindInternal},
+		"mounted before":         {ourDevice, lvm.KindBusy},
+	} {
+		for call, do := range map[string]func(*fake) error{
+			"stage":   func(f *fake) error { return f.stage(t) },
+			"publish": func(f *fake) error { return f.publish(t) },
+		} {
+			f := newFake()
+			f.fail, f.active = "activate", false
+			if c.mounted != 0 {
+				f.mounts["/staging"], f.mounts["/target"] = fsMount(c.mounted, false), fsMount(c.mounted, false)
+			}
+			if err := do(f); lvm.KindOf(err) != c.want || err == nil || err.Error() != "activate fails" {
+				t.Errorf("%s, %s: %v of kind %v, want %v", name, call, err, lvm.KindOf(err), c.want)
+			}
+		}
+	}
+}
