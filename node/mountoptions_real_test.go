@@ -4,9 +4,11 @@ package node
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/internal/dm"
+	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/node/filesystem"
 )
 
@@ -30,6 +32,34 @@ func TestMountOptionsOnDisk(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWritableOrNotMounted: a volume for writing is never mounted read-only, and no error calls its file system damaged, if its device takes
+// no writes or is mounted read-only elsewhere.
+func TestWritableOrNotMounted(t *testing.T) {
+	b := newBench(t)
+	device, staging, elsewhere := b.created("v", 32), b.path("staging"), b.path("elsewhere")
+	b.must(b.stage("v", "ext4", staging))
+	b.must(b.unstage("v", staging))
+	b.run("mkdir", elsewhere)
+	t.Cleanup(func() { b.run("blockdev", "--setrw", device) }) // the loop device would stay read-only
+	refused := func(why, says string) {
+		t.Helper()
+		err := b.stage("v", "ext4", staging)
+		if lvm.KindOf(err) != lvm.KindConflict || err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "damaged") {
+			t.Errorf("%s: %v", why, err)
+		}
+		if info, err := b.mounts.Inspect(staging); err != nil || info.Mount != nil {
+			t.Errorf("%s: %+v, %v", why, info.Mount, err)
+		}
+	}
+	b.run("blockdev", "--setro", device)
+	refused("no writes", "write-protected")
+	b.run("blockdev", "--setrw", device)
+	b.run("mount", "-o", "ro", device, elsewhere)
+	refused("read-only elsewhere", "already mounted")
+	b.umount(elsewhere)
+	b.must(b.stage("v", "ext4", staging))
 }
 
 // mountWithoutPrograms mounts and unmounts where the driver finds no program, and returns mountedAt.

@@ -130,10 +130,10 @@ func (s *Server) stageFileSystem(ctx context.Context, r stageRequest, t formatTa
 
 func (s *Server) mountFileSystem(r stageRequest, device string) error {
 	err := s.mounts.Mount(device, r.staging, r.fsType, mountOptions(r.volume))
-	if err == nil {
-		return nil
+	if err == nil || lvm.KindOf(err) != lvm.KindInternal {
+		return err
 	}
-	return lvm.Errorf(lvm.KindOf(err), "%w. The file system may be damaged (see the node's kernel log). %s", err, filesystem.Repair(device, r.fsType))
+	return lvm.Errorf(lvm.KindInternal, "%w. The file system may be damaged (see the node's kernel log). %s", err, filesystem.Repair(device, r.fsType))
 }
 
 // mountOptions returns the options of the claim's class, and the driver's own. The kernel mounts a copied xfs file system,

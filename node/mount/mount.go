@@ -83,20 +83,35 @@ func (m Machine) removeAll(made []string) error {
 }
 
 // noCanonicalize stops mount(8) from replacing /dev/dm-3 with a name below /dev/mapper, which can be stale: another device's.
-var noCanonicalize = []string{"--no-canonicalize"}
+const noCanonicalize = "--no-canonicalize"
 
-// Mount mounts a device's file system. If mount(2) fails, Mount runs mount(8), which knows more options and explains what is wrong.
+// Mount mounts a device's file system. If mount(2) fails, Mount runs mount(8), which knows more options and explains what is wrong. Without the
+// option ro it never mounts read-only. lvm.KindInternal: the file system may be damaged.
 func (m Machine) Mount(source, target, fsType string, options []string) error {
-	if flags, data := splitFlags(options); unix.Mount(source, target, fsType, flags, data) == nil {
+	flags, data := splitFlags(options)
+	failed := unix.Mount(source, target, fsType, flags, data)
+	if failed == nil {
 		return nil
 	}
-	if err := m.mounter.MountSensitiveWithoutSystemdWithMountFlags(source, target, fsType, options, nil, noCanonicalize); err != nil {
-		return lvm.Errorf(lvm.KindInternal, "cannot mount %s at %s: %s", source, target, oneLine(err.Error()))
+	how := []string{noCanonicalize}
+	if flags&unix.MS_RDONLY == 0 {
+		how = append(how, "--rw")
+	}
+	if err := m.mounter.MountSensitiveWithoutSystemdWithMountFlags(source, target, fsType, options, nil, how); err != nil {
+		return lvm.Errorf(kindOfMountError(failed), "cannot mount %s at %s: %s", source, target, oneLine(err.Error()))
 	}
 	if err := requireContext(target, options); err != nil {
 		return errors.Join(err, m.Unmount(target))
 	}
 	return nil
+}
+
+// kindOfMountError returns lvm.KindConflict if the kernel lacks the file system, or if the device takes no writes or is mounted with another access.
+func kindOfMountError(err error) lvm.Kind {
+	if slices.Contains([]error{unix.ENODEV, unix.EACCES, unix.EROFS, unix.EBUSY}, err) {
+		return lvm.KindConflict
+	}
+	return lvm.KindInternal
 }
 
 func oneLine(text string) string {

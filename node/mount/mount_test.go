@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/check"
 )
@@ -22,6 +24,36 @@ func TestMountPointBelowDanglingLink(t *testing.T) {
 	check.Must(t, os.Remove(pods))
 	if made, err := (Machine{}).CreateMountPoint(filepath.Join(pods, "uid"), false); err != nil || len(made) != 2 {
 		t.Errorf("without the link, created %q: %v", made, err)
+	}
+}
+
+// TestMountCommand: mount(8) mounts for writing or not at all. Without --rw it would mount what takes no writes, or what is mounted read-only
+// elsewhere, read-only.
+func TestMountCommand(t *testing.T) {
+	dir := t.TempDir()
+	check.Must(t, os.WriteFile(filepath.Join(dir, "mount"), []byte("#!/bin/sh\necho \"$@\" >"+dir+"/arguments\n"), 0o700))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	for options, want := range map[string]string{
+		"noatime":    "--no-canonicalize --rw -t ext4 -o noatime /dev/none " + dir,
+		"ro,rw":      "--no-canonicalize --rw -t ext4 -o ro,rw /dev/none " + dir,
+		"noatime,ro": "--no-canonicalize -t ext4 -o noatime,ro /dev/none " + dir,
+	} {
+		check.Must(t, New().Mount("/dev/none", dir, "ext4", []string{options}))
+		if got, err := os.ReadFile(filepath.Join(dir, "arguments")); err != nil || strings.TrimSpace(string(got)) != want {
+			t.Errorf("%s: mount %s, %v; want %s", options, got, err, want)
+		}
+	}
+}
+
+// TestKindOfMountError: only what may be a damaged file system is lvm.KindInternal.
+func TestKindOfMountError(t *testing.T) {
+	for errno, want := range map[unix.Errno]lvm.Kind{
+		unix.ENODEV: lvm.KindConflict, unix.EACCES: lvm.KindConflict, unix.EROFS: lvm.KindConflict, unix.EBUSY: lvm.KindConflict,
+		unix.EINVAL: lvm.KindInternal, unix.EUCLEAN: lvm.KindInternal, unix.EIO: lvm.KindInternal, unix.EBADMSG: lvm.KindInternal,
+	} {
+		if got := kindOfMountError(errno); got != want {
+			t.Errorf("%v: kind %v, want %v", errno, got, want)
+		}
 	}
 }
 
