@@ -135,9 +135,9 @@ func (m Tools) Fsck(_ context.Context, device, fsType string) error {
 	words, err := m.run(m.Exec.Command("fsck.ext4", "-p", device))
 	var exit exec.ExitError
 	switch {
-	case !errors.As(err, &exit):
-	case !exit.Exited(): // killed, perhaps because memory was short
-		return lvm.Errorf(lvm.KindInternal, "the check of the file system on %s was interrupted, and the next NodeStageVolume repeats it: fsck.ext4: %w", device, err)
+	case err == nil:
+	case !errors.As(err, &exit), !exit.Exited(): // it did not start, or was killed, perhaps because memory was short
+		return lvm.Errorf(lvm.KindInternal, "the check of the file system on %s did not end, and the next NodeStageVolume repeats it: fsck.ext4: %w", device, err)
 	case exit.ExitStatus()&fsckErrorsLeft != 0:
 		return lvm.Errorf(lvm.KindConflict, "the file system on %s has errors that cannot be repaired automatically: run fsck.ext4 %s on this node. Its output: %s", device, device, words)
 	}

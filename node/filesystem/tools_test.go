@@ -24,7 +24,7 @@ func TestFsck(t *testing.T) {
 		"exit 8":     {}, // mount will tell
 		"exit 4":     {lvm.KindConflict, "cannot be repaired automatically"},
 		"exit 12":    {lvm.KindConflict, "cannot be repaired automatically"},
-		"kill -9 $$": {lvm.KindInternal, "interrupted"},
+		"kill -9 $$": {lvm.KindInternal, "did not end"},
 	} {
 		script := "#!/bin/sh\n" + ending + "\n"
 		check.Must(t, os.WriteFile(filepath.Join(dir, "fsck.ext4"), []byte(script), 0o700))
@@ -32,6 +32,10 @@ func TestFsck(t *testing.T) {
 		if (err == nil) != (want.says == "") || err != nil && (lvm.KindOf(err) != want.kind || !strings.Contains(err.Error(), want.says)) {
 			t.Errorf("%s: %v; want kind %d and the words %q", ending, err, want.kind, want.says)
 		}
+	}
+	t.Setenv("PATH", t.TempDir())
+	if err := New().Fsck(t.Context(), "/dev/dm-3", "ext4"); lvm.KindOf(err) != lvm.KindInternal || err == nil {
+		t.Errorf("a check that did not begin: %v", err)
 	}
 }
 
