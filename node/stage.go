@@ -46,7 +46,10 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 // unfinished returns the error of a call that may have left the volume mounted at a path. Only after lvm.KindBusy the kubelet unmounts the volume
 // when the pod ends (cmd/nodelvm, codeIn). After lvm.KindExists and lvm.KindInvalid the path has what another request asked for.
 func (s *Server) unfinished(ctx context.Context, id lvm.ID, path string, failed error) error {
-	if kind := lvm.KindOf(failed); failed == nil || kind == lvm.KindExists || kind == lvm.KindInvalid {
+	if failed == nil {
+		return nil
+	}
+	if kind := lvm.KindOf(failed); kind == lvm.KindExists || kind == lvm.KindInvalid {
 		return failed
 	}
 	info, err := s.mounts.Inspect(path)
