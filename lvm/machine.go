@@ -98,6 +98,8 @@ type Device struct {
 	Path      string // "/dev/dm-3"
 	Number    uint64 // as in stat's st_rdev, in a list of Kernel.Devices; 0: unknown
 	Suspended bool   // when it was listed
+	// Below has the numbers of the devices that its live table uses, in a list of Kernel.Devices; none: unknown.
+	Below []uint64
 }
 
 // Stacks is what a node's devices are on.

@@ -28,9 +28,10 @@ type Info struct {
 	UUID      string
 	Opens     int32 // by processes, mounts and other devices
 	Suspended bool
-	Inactive  bool   // it has an inactive table
-	Targets   uint32 // of its live table; 0: it has none
-	Target    Target // the first one; not from Info
+	Inactive  bool     // it has an inactive table
+	Targets   uint32   // of its live table; 0: it has none
+	Target    Target   // the first one; from Status and Table
+	Below     []uint64 // the numbers of the devices that its live table uses; from Devices
 }
 
 // Target is a part of a device's table.
@@ -141,7 +142,8 @@ func (c Control) Info(key Key) (Info, error) {
 	return a.info(), err
 }
 
-// Devices returns the state of all devices: one request lists them, and one asks for each.
+// Devices returns the state of all devices: one request lists them, and one asks for each. The kernel answers DM_TABLE_DEPS with the state
+// too (Linux, drivers/md/dm-ioctl.c, table_deps).
 func (c Control) Devices() (devices []Info, err error) {
 	failed := c.open(func(control channel) {
 		var list answer
@@ -150,34 +152,20 @@ func (c Control) Devices() (devices []Info, err error) {
 			numbers, err = deviceNumbers(list.all, list.Data_start)
 		}
 		for _, number := range numbers {
-			a, gone := control.ask(unix.DM_DEV_STATUS, Key{Number: number}, 0)
+			a, gone := control.ask(unix.DM_TABLE_DEPS, Key{Number: number}, depsRoom)
+			device := a.info()
+			if gone == nil {
+				device.Below, gone = parseDeps(a.all, a.Data_start)
+			}
 			switch {
 			case gone == nil:
-				devices = append(devices, a.info())
+				devices = append(devices, device)
 			case !errors.Is(gone, unix.ENXIO): // else it was removed since
 				err = errors.Join(err, gone)
 			}
 		}
 	})
 	return devices, errors.Join(failed, err)
-}
-
-// Below returns the numbers of the devices that the live table of each of these devices uses, by that one's number. One that does not
-// exist uses none.
-func (c Control) Below(numbers []uint64) (below map[uint64][]uint64, err error) {
-	below = make(map[uint64][]uint64, len(numbers))
-	failed := c.open(func(control channel) {
-		for _, number := range numbers {
-			a, gone := control.ask(unix.DM_TABLE_DEPS, Key{Number: number}, depsRoom)
-			if gone == nil {
-				below[number], gone = parseDeps(a.all, a.Data_start)
-			}
-			if gone != nil && !errors.Is(gone, unix.ENXIO) {
-				err = errors.Join(err, gone)
-			}
-		}
-	})
-	return below, errors.Join(failed, err)
 }
 
 // Status returns the state of a device with the status of its first target. It does not wait for I/O: a thin pool does not commit

@@ -52,7 +52,7 @@ func (k Kernel) Devices() ([]lvm.Device, error) {
 	for _, d := range all {
 		if strings.HasPrefix(d.UUID, "LVM-") {
 			path := filepath.Join(k.Dev, fmt.Sprintf("dm-%d", unix.Minor(d.Number)))
-			devices = append(devices, lvm.Device{UUID: d.UUID, Path: path, Number: d.Number, Suspended: d.Suspended})
+			devices = append(devices, lvm.Device{UUID: d.UUID, Path: path, Number: d.Number, Suspended: d.Suspended, Below: d.Below})
 		}
 	}
 	return devices, nil

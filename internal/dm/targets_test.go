@@ -23,12 +23,11 @@ func TestControlIsAbsent(t *testing.T) {
 		"load":    func(k Key) error { return c.LoadTarget(k.Name) },
 		"targets": func(k Key) error { _, err := c.Targets(); return err },
 		"devices": func(k Key) error { _, err := c.Devices(); return err },
-		"below":   func(k Key) error { _, err := c.Below([]uint64{1}); return err },
 	} {
 		if err := request(Key{Name: "x"}); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: %v", what, err)
 		}
-		named := what != "targets" && what != "devices" && what != "below"
+		named := what != "targets" && what != "devices"
 		if err := request(Key{Name: strings.Repeat("x", 128)}); named && (err == nil || !strings.Contains(err.Error(), "too long")) {
 			t.Errorf("%s with a long name: %v", what, err)
 		}

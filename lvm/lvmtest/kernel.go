@@ -280,7 +280,7 @@ func (k kernel) Zero(ctx context.Context, zeroed lvm.Device, from, to lvm.Bytes,
 	k.node.mu.Lock()
 	held := k.node.held
 	d := k.node.device(zeroed.Path)
-	ready := d != nil && d.Device == zeroed && d.opens == 0
+	ready := d != nil && d.UUID == zeroed.UUID && d.opens == 0
 	k.node.mu.Unlock()
 	if !ready {
 		return fmt.Errorf("open %s: no such device, or another one, or busy", zeroed.Path)
@@ -300,7 +300,7 @@ func (k kernel) Zero(ctx context.Context, zeroed lvm.Device, from, to lvm.Bytes,
 func (k kernel) Write(to lvm.Device, _ []byte, _ lvm.Bytes) error {
 	k.node.mu.Lock()
 	defer k.node.mu.Unlock()
-	if d := k.node.device(to.Path); d == nil || d.Device != to || d.opens > 0 {
+	if d := k.node.device(to.Path); d == nil || d.UUID != to.UUID || d.opens > 0 {
 		return fmt.Errorf("open %s: no such device, or another one, or busy", to.Path)
 	}
 	return nil

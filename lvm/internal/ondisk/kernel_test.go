@@ -109,7 +109,10 @@ func TestStacks(t *testing.T) {
 		volumes[i].Number = s.Number(filepath.Base(volumes[i].Path))
 	}
 	for what, known := range map[string]map[uint64][]uint64{"device-mapper": below, "sysfs": nil} {
-		got := k.stacks(volumes, nil, known)
+		for i, v := range volumes {
+			volumes[i].Below = known[v.Number]
+		}
+		got := k.stacks(volumes, nil)
 		if len(got.OnVolumes) != 1 || !strings.Contains(got.OnVolumes[0], "dm-21") {
 			t.Errorf("by %s, on volumes are %q", what, got.OnVolumes)
 		}
@@ -124,8 +127,8 @@ func TestStacks(t *testing.T) {
 			}
 		}
 	}
-	f := footings{kernel: k, below: below, disks: map[uint64]string{}, volumes: map[uint64]bool{s.Number("dm-10"): true}}
-	if disks, whole := f.disksOf(nil, s.Number("dm-0"), 0); !whole || !slices.Equal(disks, []string{"sda1"}) {
+	f := footings{kernel: k, disks: map[uint64]string{}}
+	if disks, whole := f.disksOf(nil, below[s.Number("dm-0")], 0); !whole || !slices.Equal(disks, []string{"sda1"}) {
 		t.Errorf("device-mapper alone finds %q below dm-0: %v", disks, whole)
 	}
 }

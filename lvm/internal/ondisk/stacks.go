@@ -15,22 +15,15 @@ func (k Kernel) Stacks(volumes []lvm.Device) (lvm.Stacks, error) {
 	if err != nil {
 		return lvm.Stacks{}, err
 	}
-	numbers := make([]uint64, 0, len(volumes))
-	for _, v := range volumes {
-		if v.Number != 0 {
-			numbers = append(numbers, v.Number)
-		}
-	}
-	below, _ := k.Control().Below(numbers) // of a device that is absent here, sysfs tells more
-	return k.stacks(volumes, names, below), nil
+	return k.stacks(volumes, names), nil
 }
 
-func (k Kernel) stacks(volumes []lvm.Device, names []string, below map[uint64][]uint64) lvm.Stacks {
+func (k Kernel) stacks(volumes []lvm.Device, names []string) lvm.Stacks {
 	where := k.positions()
 	where.walked = map[string]position{}
-	f := footings{kernel: k, below: below, volumes: map[uint64]bool{}, disks: map[uint64]string{}}
+	f := footings{kernel: k, below: make(map[uint64][]uint64, len(volumes)), disks: map[uint64]string{}}
 	for _, v := range volumes {
-		f.volumes[v.Number] = true
+		f.below[v.Number] = v.Below
 	}
 	s := lvm.Stacks{Disks: make(map[string][]string, len(volumes)), OnRemovedDisk: map[string]bool{}}
 	isVolume := map[string]bool{}
@@ -38,7 +31,7 @@ func (k Kernel) stacks(volumes []lvm.Device, names []string, below map[uint64][]
 		name := filepath.Base(v.Path)
 		isVolume[name] = true
 		var at position
-		if disks, whole := f.disksOf(nil, v.Number, 0); whole {
+		if disks, whole := f.disksOf(nil, v.Below, 0); whole {
 			if at = where.all(disks, 0); at.MadeOf == MadeOfDisks {
 				s.Disks[v.Path] = k.paths(disks)
 			}
@@ -62,21 +55,21 @@ func (k Kernel) stacks(volumes []lvm.Device, names []string, below map[uint64][]
 // footings finds the disks of volumes by the numbers that device-mapper has: no other device gets the number of a disk that a volume still
 // has open.
 type footings struct {
-	kernel  Kernel
-	below   map[uint64][]uint64
-	volumes map[uint64]bool
-	disks   map[uint64]string // names; "": removed, or without capacity
+	kernel Kernel
+	below  map[uint64][]uint64 // of each of LVM's devices
+	disks  map[uint64]string   // names; "": removed, or without capacity
 }
 
-// disksOf appends the names of the devices below all of LVM's devices of a volume. whole is false if one of them is absent, or none is known.
-func (f footings) disksOf(names []string, volume uint64, depth int) (_ []string, whole bool) {
-	if len(f.below[volume]) == 0 || depth > maxStack {
+// disksOf appends the names of the devices that are below these and below all of LVM's devices. whole is false if one of them is absent, or
+// none is known.
+func (f footings) disksOf(names []string, devices []uint64, depth int) (_ []string, whole bool) {
+	if len(devices) == 0 || depth > maxStack {
 		return nil, false
 	}
-	for _, number := range f.below[volume] {
+	for _, number := range devices {
 		whole := true
-		if f.volumes[number] {
-			names, whole = f.disksOf(names, number, depth+1)
+		if below, ofLVM := f.below[number]; ofLVM {
+			names, whole = f.disksOf(names, below, depth+1)
 		} else if name := f.disk(number); name != "" {
 			names = append(names, name)
 		} else {
