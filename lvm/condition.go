@@ -45,7 +45,7 @@ const (
 
 	ConditionFileSystemReadOnly      ConditionType = "FileSystemReadOnly"      // Linux has made the volume's file system read-only.
 	ConditionEncryptionHeaderDamaged ConditionType = "EncryptionHeaderDamaged" // An encrypted volume's LUKS header is damaged or lost, or one of its two copies.
-	ConditionSignatureFound          ConditionType = "SignatureFound"          // A raw block volume begins with a signature on which the node itself might act: LVM, md or btrfs. The volume's user can write one.
+	ConditionSignatureFound          ConditionType = "SignatureFound"          // A raw block volume begins or ends with a signature on which the node itself might act: LVM, md, DDF, IMSM, bcache or btrfs. The volume's user can write one.
 )
 
 // Severity says how urgent a condition is. An alert has the severity of its condition.

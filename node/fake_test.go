@@ -27,8 +27,8 @@ type fake struct {
 	lookups  int
 	lags     bool // the file system is smaller than the device
 	failed   []mount.DeviceNumber
-	head     []byte           // of the device
-	ends     map[int64][]byte // what else is on the device, by offset
+	onDevice map[int64]string // what ReadAt finds, by offset
+	reads    int              // of it
 	mounts   map[string]*mount.Entry
 	kinds    map[string]mount.PathKind
 	did      []string
@@ -203,10 +203,14 @@ func (f *fake) ReadAt(_ string, offset int64, bytes int) ([]byte, error) {
 	if f.during != nil {
 		f.during("read")
 	}
-	if offset > 0 {
-		return append(slices.Clone(f.ends[offset]), make([]byte, bytes)...)[:bytes], nil
+	f.reads++
+	data := make([]byte, bytes)
+	for at, content := range f.onDevice {
+		if at >= offset && at < offset+int64(bytes) {
+			copy(data[at-offset:], content)
+		}
 	}
-	return append(slices.Clone(f.head), make([]byte, bytes)...)[:bytes], nil
+	return data, nil
 }
 func (f *fake) SyncDevice(device string) error        { return f.do("sync %s", device) }
 func (f *fake) Failed() ([]mount.DeviceNumber, error) { return f.failed, nil }

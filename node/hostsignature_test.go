@@ -1,6 +1,10 @@
 package node
 
 import (
+	"cmp"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,27 +14,55 @@ import (
 	"github.com/nodelvm/nodelvm/node/mount"
 )
 
-func at(offset int, mark string) []byte { return append(make([]byte, offset), mark...) }
+const (
+	btrfsMark   = "_BHRfS_M"
+	imsmVersion = imsmMark + "1.3.00"
+	// bcacheSuper is what make-bcache -B writes at byte 4096, up to the UUID.
+	bcacheSuper = "\x2b\x66\x0e\x2e\x8c\x45\x66\x23\x08\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00" +
+		"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81"
+)
 
 func TestHostSignature(t *testing.T) {
+	const pv, md, ddf, imsm = "begins like an LVM physical volume", "a member of an md array", "ends like a member of a DDF array", "ends like a member of an IMSM array"
 	for name, c := range map[string]struct {
-		head []byte
+		at   int64 // negative: before the end
+		mark string
 		want string
 	}{
-		"nothing":                             {nil, ""},
-		"zeroes":                              {make([]byte, signatureSpan), ""},
-		"LVM in the first sector":             {at(0, "LABELONE"), "an LVM physical volume"},
-		"LVM in the last sector of a label":   {at(1536, "LABELONE"), "an LVM physical volume"},
-		"LVM beyond the label":                {at(2048, "LABELONE"), ""},
-		"LVM not at a sector":                 {at(8, "LABELONE"), ""},
-		"md 1.1":                              {at(0, "\xfc\x4e\x2b\xa9"), "a member of an md array"},
-		"md 1.2":                              {at(4096, "\xfc\x4e\x2b\xa9"), "a member of an md array"},
-		"btrfs":                               {at(65600, "_BHRfS_M"), "a btrfs file system"},
-		"cut short":                           {at(65600, "_BHRfS"), ""},
-		"LUKS, which nothing opens by itself": {at(0, "LUKS\xba\xbe"), ""},
+		"nothing":                             {0, "", ""},
+		"LVM in the first sector":             {0, lvmMark, pv},
+		"LVM in the last sector of a label":   {1536, lvmMark, pv},
+		"LVM beyond the label":                {2048, lvmMark, ""},
+		"LVM not at a sector":                 {8, lvmMark, ""},
+		"md 1.1":                              {0, mdMark, "begins like " + md},
+		"md 1.2":                              {4096, mdMark, "begins like " + md},
+		"md 0.90":                             {-64 << 10, mdMark, "ends like " + md},
+		"md 1.0":                              {-8 << 10, mdMark, "ends like " + md},
+		"md elsewhere":                        {-4 << 10, mdMark, ""},
+		"bcache":                              {4096, bcacheSuper, "begins like a bcache device"},
+		"bcache elsewhere":                    {0, bcacheSuper, ""},
+		"btrfs":                               {65600, btrfsMark, "begins like a btrfs file system"},
+		"cut short":                           {65600, "_BHRfS", ""},
+		"DDF":                                 {-512, ddfMark, ddf},
+		"DDF, swapped":                        {-512, ddfSwapped, ddf},
+		"DDF before 128 KiB":                  {-257 * 512, ddfMark, ddf},
+		"DDF before 128 KiB, swapped":         {-257 * 512, ddfSwapped, ddf},
+		"DDF elsewhere":                       {-1024, ddfMark, ""},
+		"IMSM":                                {-1024, imsmVersion, imsm},
+		"IMSM, with sectors of 4 KiB":         {-8 << 10, imsmVersion, imsm},
+		"IMSM elsewhere":                      {-512, imsmVersion, ""},
+		"LUKS, which nothing opens by itself": {0, "LUKS\xba\xbe", ""},
 	} {
-		if got := matchHostSignature(c.head); got != c.want {
-			t.Errorf("%s: hostSignature = %q, want %q", name, got, c.want)
+		f := newFake()
+		if c.at < 0 {
+			c.at += int64(lvm.GiB)
+		}
+		f.onDevice = map[int64]string{c.at: c.mark}
+		if got := f.server().readHostSignature("/dev/dm-0"); got != c.want {
+			t.Errorf("%s: readHostSignature = %q, want %q", name, got, c.want)
+		}
+		if f.reads > 5 {
+			t.Errorf("%s: %d reads of the device", name, f.reads)
 		}
 	}
 }
@@ -38,21 +70,17 @@ func TestHostSignature(t *testing.T) {
 // A signature is reported of a volume that is published as a raw block volume, and of no other: a file system is the driver's.
 func TestHealthReportsSignatures(t *testing.T) {
 	for name, c := range map[string]struct {
-		kind mount.PathKind
-		head []byte
-		end  int64  // an offset with md's mark
-		want string // "": nothing is found
+		kind    mount.PathKind
+		content map[int64]string
+		want    string // "": nothing is found
 	}{
-		"raw, with LVM":         {mount.PathDevice, at(512, "LABELONE"), 0, "begins like an LVM physical volume"},
-		"raw, md 0.90":          {mount.PathDevice, nil, 1<<30 - 64<<10, "ends like a member of an md array"},
-		"raw, md 1.0":           {mount.PathDevice, nil, 1<<30 - 8<<10, "ends like a member of an md array"},
-		"raw, md elsewhere":     {mount.PathDevice, nil, 1<<30 - 4<<10, ""},
-		"raw, without":          {mount.PathDevice, at(512, "postgres"), 0, ""},
-		"a mounted file system": {mount.PathEmptyDir, at(65600, "_BHRfS_M"), 1<<30 - 8<<10, ""},
+		"raw, with LVM":         {mount.PathDevice, map[int64]string{512: lvmMark}, "begins like an LVM physical volume"},
+		"raw, md 1.0":           {mount.PathDevice, map[int64]string{1<<30 - 8<<10: mdMark}, "ends like a member of an md array"},
+		"raw, without":          {mount.PathDevice, map[int64]string{512: "postgres"}, ""},
+		"a mounted file system": {mount.PathEmptyDir, map[int64]string{65600: btrfsMark, 1<<30 - 8<<10: mdMark}, ""},
 	} {
 		f := newFake()
-		f.head, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = c.head, c.kind, &mount.Entry{}
-		f.ends = map[int64][]byte{c.end: mdMagic}
+		f.onDevice, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = c.content, c.kind, &mount.Entry{}
 		found, err := f.server().Health(t.Context())
 		if err != nil || (len(found) == 1) != (c.want != "") {
 			t.Errorf("%s: Health = %v, %v", name, found, err)
@@ -66,14 +94,66 @@ func TestHealthReportsSignatures(t *testing.T) {
 
 // TestMDAtEnd: sizes that are no multiples of what md reserves.
 func TestMDAtEnd(t *testing.T) {
-	for size, want := range map[lvm.Bytes][]int64{
+	for size, want := range map[int64][]int64{
 		128 << 10:       {64 << 10, 120 << 10},
 		128<<10 + 512:   {64 << 10, 120 << 10},
 		192<<10 - 512:   {64 << 10, 192<<10 - 12<<10},
-		lvm.GiB + 4<<10: {1<<30 - 64<<10, 1<<30 - 4<<10},
+		1<<30 + 4<<10:   {1<<30 - 64<<10, 1<<30 - 4<<10},
+		1<<30 + 63<<10:  {1<<30 - 64<<10, 1<<30 + 52<<10},
+		1<<30 + 127<<10: {1 << 30, 1<<30 + 116<<10},
 	} {
-		if got := mdEndOffsets(size); !slices.Equal(got, want) {
-			t.Errorf("mdEndOffsets(%d) = %d, want %d", size, got, want)
+		var got []int64
+		for _, s := range tailSignatures(size) {
+			if s.what == mdMember {
+				got = append(got, s.offset)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("md's superblocks on %d bytes are at %d, want %d", size, got, want)
+		}
+	}
+}
+
+// TestSignaturesAscend: otherwise they are not in what was read last.
+func TestSignaturesAscend(t *testing.T) {
+	ascend := func(a, b signature) int { return cmp.Compare(a.offset, b.offset) }
+	if !slices.IsSortedFunc(headSignatures, ascend) {
+		t.Errorf("at the beginning: %v", headSignatures)
+	}
+	for size := int64(1 << 20); size < 1<<20+128<<10; size += 512 {
+		if !slices.IsSortedFunc(tailSignatures(size), ascend) {
+			t.Errorf("at the end of %d bytes: %v", size, tailSignatures(size))
+		}
+	}
+}
+
+// TestTailSignaturesAreLibblkids: libblkid finds the metadata of RAID controllers in the places where the driver does. util-linux is on each Debian.
+func TestTailSignaturesAreLibblkids(t *testing.T) {
+	const size = 8 << 20
+	for name, c := range map[string]struct {
+		before         int64
+		mark, wantType string
+	}{
+		"DDF":                         {512, ddfMark, "ddf_raid_member"},
+		"DDF, swapped":                {512, ddfSwapped, "ddf_raid_member"},
+		"DDF before 128 KiB":          {257 * 512, ddfMark, "ddf_raid_member"},
+		"DDF before 128 KiB, swapped": {257 * 512, ddfSwapped, "ddf_raid_member"},
+		"IMSM":                        {1024, imsmVersion, "isw_raid_member"},
+	} {
+		image := filepath.Join(t.TempDir(), "image")
+		data := make([]byte, size)
+		copy(data[size-c.before:], c.mark)
+		if err := os.WriteFile(image, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.CommandContext(t.Context(), "blkid", "-p", "-o", "value", "-s", "TYPE", image).CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || got != c.wantType {
+			t.Errorf("%s: blkid = %q, %v, want %s", name, got, err, c.wantType)
+		}
+		f := newFake()
+		f.onDevice = map[int64]string{size - c.before: c.mark}
+		if f.server().findSignature("/dev/dm-0", size, tailSignatures(size)) == "" {
+			t.Errorf("%s: the driver finds nothing", name)
 		}
 	}
 }
@@ -81,7 +161,7 @@ func TestMDAtEnd(t *testing.T) {
 // A node without raw block volumes asks for no volume's device and reads none: each scrape of the metrics does this.
 func TestSignaturesCostNothingWithoutRawVolumes(t *testing.T) {
 	f := newFake()
-	f.head, f.mounts["/pod/volume"] = at(0, "LABELONE"), &mount.Entry{}
+	f.onDevice, f.mounts["/pod/volume"] = map[int64]string{0: lvmMark}, &mount.Entry{}
 	asked := 0
 	f.during = func(string) { asked++ }
 	if found, err := f.server().Health(t.Context()); err != nil || len(found) != 0 || asked != 0 {
@@ -93,7 +173,7 @@ func TestSignaturesCostNothingWithoutRawVolumes(t *testing.T) {
 func TestSignatureOfADeviceThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		f.head, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = at(0, "LABELONE"), mount.PathDevice, &mount.Entry{}
+		f.onDevice, f.kinds["/pod/volume"], f.mounts["/pod/volume"] = map[int64]string{0: lvmMark}, mount.PathDevice, &mount.Entry{}
 		answer := make(chan struct{})
 		f.during = func(string) { <-answer }
 		s := f.server()
