@@ -159,10 +159,10 @@ func (e *Engine) CompleteVolume(ctx context.Context, s lvm.State, v lvm.Volume) 
 }
 
 // The places of the signatures that libblkid knows: the furthest from the beginning is the last copy of a LUKS2 header, at 4
-// MiB; the furthest from the end is the header of an old software RAID, within 128 KiB.
+// MiB; the furthest from the end is that of a RAID controller (libblkid/src/superblocks/promise_raid.c), 3087 sectors before it.
 const (
 	blankHead = 8 * lvm.MiB
-	blankTail = 1 * lvm.MiB
+	blankTail = 2 * lvm.MiB
 )
 
 // RemoveNamesOf removes the names in the host's /dev that an admin's lvm left for a volume that the driver has just removed,
