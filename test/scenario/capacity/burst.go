@@ -23,7 +23,13 @@ const mostTimes = 2.0
 type burst struct {
 	rooms []int // on so many nodes, how many of its volumes fit in the last part
 
-	plain time.Duration // how long it took without volumes
+	plain spent // without volumes
+}
+
+// spent is what a burst took until all pods were Ready.
+type spent struct {
+	time time.Duration
+	used usage
 }
 
 // Burst returns the burst of 60 volumes, which takes long.
@@ -53,7 +59,7 @@ func (b *burst) without(ctx context.Context, env *scenario.Environment) (err err
 	if err != nil {
 		return err
 	}
-	env.Reporter.Note("it took %.1f s", b.plain.Seconds())
+	env.Reporter.Note("it took %.1f s", b.plain.time.Seconds())
 	return burstEnds(ctx, env)
 }
 
@@ -62,8 +68,9 @@ func (b *burst) with(ctx context.Context, env *scenario.Environment) error {
 	if err != nil {
 		return err
 	}
-	ratio := took.Seconds() / b.plain.Seconds()
-	env.Reporter.Note("it took %.1f s, %.2f times as long", took.Seconds(), ratio)
+	ratio := took.time.Seconds() / b.plain.time.Seconds()
+	env.Reporter.Note("it took %.1f s, %.2f times as long", took.time.Seconds(), ratio)
+	env.Reporter.Table([]string{"PROCESSOR TIME OF", "WITHOUT VOLUMES, S", "WITH VOLUMES, S", "MORE PER VOLUME, MS"}, rows(b.plain.used, took.used, b.replicas()))
 	if failed > 0 {
 		return fmt.Errorf("%.0f CreateVolume calls failed", failed)
 	}
@@ -73,15 +80,15 @@ func (b *burst) with(ctx context.Context, env *scenario.Environment) error {
 	return burstEnds(ctx, env)
 }
 
-// measured starts the pods with volumes, and answers how long it took and how many CreateVolume calls failed.
-func (b *burst) measured(ctx context.Context, env *scenario.Environment) (took time.Duration, failed float64, err error) {
+// measured starts the pods with volumes, and answers what it took and how many CreateVolume calls failed.
+func (b *burst) measured(ctx context.Context, env *scenario.Environment) (took spent, failed float64, err error) {
 	before, err := failedCreates(ctx, env)
 	if err != nil {
-		return 0, 0, err
+		return spent{}, 0, err
 	}
 	took, err = startBurst(ctx, env, b.replicas(), true)
 	if err != nil {
-		return 0, 0, err
+		return spent{}, 0, err
 	}
 	after, err := failedCreates(ctx, env)
 	return took, after - before, err
@@ -103,7 +110,7 @@ func (b *burst) exact(ctx context.Context, env *scenario.Environment) (err error
 	if err != nil {
 		return err
 	}
-	env.Reporter.Note("it took %.1f s; %.0f times a node had to give a claim back", took.Seconds(), failed)
+	env.Reporter.Note("it took %.1f s; %.0f times a node had to give a claim back", took.time.Seconds(), failed)
 	on, err := b.byNode(ctx, env)
 	if err != nil {
 		return err
@@ -145,24 +152,34 @@ func leaveRoom(ctx context.Context, env *scenario.Environment, node string, byte
 	return takeBack, nil
 }
 
-// startBurst makes all pods at once, waits until all are Ready, and answers how long that took.
-func startBurst(ctx context.Context, env *scenario.Environment, replicas int, volumes bool) (time.Duration, error) {
+// startBurst makes all pods at once, waits until all are Ready, and answers what that took.
+func startBurst(ctx context.Context, env *scenario.Environment, replicas int, volumes bool) (took spent, err error) {
 	if err := burstSet(ctx, env, volumes); err != nil {
-		return 0, err
+		return spent{}, err
+	}
+	before, err := usageOf(ctx, env)
+	if err != nil {
+		return spent{}, err
 	}
 	start := time.Now()
 	scale := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
 	if _, err := env.Client.AppsV1().StatefulSets(cluster.Namespace).Patch(ctx, "burst", types.MergePatchType, scale, metav1.PatchOptions{}); err != nil {
-		return 0, err
+		return spent{}, err
 	}
-	err := cluster.Eventually(ctx, func() error {
+	err = cluster.Eventually(ctx, func() error {
 		ready, err := readyPods(ctx, env)
 		if err == nil && len(ready) < replicas {
 			err = fmt.Errorf("%d of %d pods are Ready", len(ready), replicas)
 		}
 		return err
 	})
-	return time.Since(start), err
+	took.time = time.Since(start)
+	if err != nil {
+		return spent{}, err
+	}
+	now, err := usageOf(ctx, env)
+	took.used = now.since(before)
+	return took, err
 }
 
 // readyPods lists the pods of the scenarios' namespace that are Ready.

@@ -1,7 +1,10 @@
 package capacity
 
 import (
+	"maps"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/nodelvm/nodelvm/test/scenario"
 )
@@ -18,6 +21,33 @@ csi_plugin_operations_seconds_count{driver_name="nodelvm.io",grpc_status_code="R
 func TestFailedIn(t *testing.T) {
 	if n, err := failedIn(someMetrics); n != 2 || err != nil {
 		t.Errorf("%v calls failed, %v; want 2", n, err)
+	}
+}
+
+// TestUsage: processes of nodes by what they belong to, and the children of the driver by themselves.
+func TestUsage(t *testing.T) {
+	used := usage{}
+	for _, line := range []string{
+		"7 (nodelvm) S 1 7 7 0 -1 4194560 9 8 7 6 100 50 2000 1000 20 0 9 0 12 1 2\n",
+		"8 (containerd-shim) S 1 7 7 0 -1 4194560 9 8 7 6 10 10 10 10 20 0 9 0 12 1 2\n",
+		"9 (a (b) c) S 1 7 7 0 -1 4194560 9 8 7 6 1 0 0 0 20 0 9 0 12 1 2\n",
+	} {
+		if err := used.add(line); err != nil {
+			t.Error(err)
+		}
+	}
+	want := usage{usedByDriver: 1500 * time.Millisecond, usedByTools: 30 * time.Second, "containerd and runc": 400 * time.Millisecond, usedByRest: 10 * time.Millisecond}
+	if !maps.Equal(used, want) {
+		t.Errorf("%v, want %v", used, want)
+	}
+	for _, line := range []string{"", "7 nodelvm S 1", "7 (nodelvm) S 1 2 3"} {
+		if err := used.add(line); err == nil {
+			t.Errorf("%q was accepted", line)
+		}
+	}
+	table := rows(usage{usedByDriver: time.Second}, used.since(usage{usedByDriver: 500 * time.Millisecond}), 10)
+	if len(table) != 4 || !slices.Equal(table[0], []string{usedByTools, "0.0", "30.0", "3000"}) || !slices.Equal(table[3], []string{usedByDriver, "1.0", "1.0", "0"}) {
+		t.Errorf("%q", table)
 	}
 }
 
