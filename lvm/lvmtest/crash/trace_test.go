@@ -171,10 +171,17 @@ func (t *tracer) syscall(pid int) {
 		info, err := os.Stat(file)
 		name, gone := os.Readlink(file)
 		if err == nil && gone == nil && info.Mode().Type() == os.ModeDevice {
-			// A volume's path is in the driver's device directory, which differs in each run.
-			t.point(pid, command+": write to "+name[max(0, strings.LastIndex(name, "/dev/")):])
+			t.point(pid, command+": write to "+diskOrVolume(name[max(0, strings.LastIndex(name, "/dev/")):]))
 		}
 	}
+}
+
+// diskOrVolume returns the path of a disk. A volume's path differs in each run: it has the volume's name, and is in the driver's device directory.
+func diskOrVolume(path string) string {
+	if strings.HasPrefix(path, "/dev/mapper/") {
+		return "a volume"
+	}
+	return path
 }
 
 // ofVictim reports whether this is a thread of the driver.
