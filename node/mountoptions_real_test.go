@@ -15,7 +15,8 @@ import (
 // TestMountOptionsOnDisk: the driver mounts with each generic option as mount(8) does, and needs no process of it.
 func TestMountOptionsOnDisk(t *testing.T) {
 	generic := []string{"defaults", "ro", "rw", "noatime", "atime", "noatime,atime", "nodiratime", "relatime", "norelatime", "strictatime",
-		"nostrictatime", "lazytime", "nolazytime", "sync", "async", "sync,async", "dirsync", "nosuid", "nosuid,suid", "nodev", "noexec", "ro,noexec,discard"}
+		"nostrictatime", "lazytime", "nolazytime", "sync", "async", "sync,async", "dirsync", "nosuid", "nosuid,suid", "nodev", "noexec", "ro,noexec,discard",
+		"nosymfollow", "iversion", "iversion,noiversion"}
 	for _, fsType := range filesystem.Types {
 		t.Run(fsType, func(t *testing.T) {
 			b := newBench(t)

@@ -11,13 +11,14 @@ import (
 var flagOptions = map[string]uintptr{
 	"ro": unix.MS_RDONLY, "nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC, "sync": unix.MS_SYNCHRONOUS,
 	"dirsync": unix.MS_DIRSYNC, "noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME, "relatime": unix.MS_RELATIME,
-	"strictatime": unix.MS_STRICTATIME, "lazytime": unix.MS_LAZYTIME,
+	"strictatime": unix.MS_STRICTATIME, "lazytime": unix.MS_LAZYTIME, "nosymfollow": unix.MS_NOSYMFOLLOW, "iversion": unix.MS_I_VERSION,
 }
 
 // opposites are the mount options that clear the flag of another one.
 var opposites = map[string]string{
 	"rw": "ro", "suid": "nosuid", "dev": "nodev", "exec": "noexec", "async": "sync", "atime": "noatime", "diratime": "nodiratime",
 	"norelatime": "relatime", "nostrictatime": "strictatime", "nolazytime": "lazytime",
+	"noiversion": "iversion",
 }
 
 // splitFlags returns mount options as mount(2) takes them: flags, and the rest for the file system. Among options that exclude each other,

@@ -18,7 +18,7 @@ func TestSplitFlags(t *testing.T) {
 		{[]string{"errors=remount-ro", "noatime,ro"}, unix.MS_NOATIME | unix.MS_RDONLY, "errors=remount-ro"},
 		{[]string{"ro", "rw", "nosuid,suid", "dev,nodev"}, unix.MS_NODEV, ""},
 		{[]string{label + ",noexec", "discard"}, unix.MS_NOEXEC, label + ",discard"},
-		{[]string{"lazytime", "nosymfollow"}, unix.MS_LAZYTIME, "nosymfollow"}, // no file system knows it, but mount(8) does
+		{[]string{"lazytime", "nosymfollow,iversion,noiversion"}, unix.MS_LAZYTIME | unix.MS_NOSYMFOLLOW, ""},
 	} {
 		if flags, data := splitFlags(c.options); flags != c.flags || data != c.data {
 			t.Errorf("%q: flags %#x, data %q; want %#x, %q", c.options, flags, data, c.flags, c.data)
