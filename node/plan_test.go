@@ -38,6 +38,59 @@ func fsMount(device mount.DeviceNumber, readOnly bool) *mount.Entry {
 	return &mount.Entry{Device: device, FSType: "ext4", Source: "/dev/dm-4", ReadOnly: readOnly}
 }
 
+// labelled is our mount on a kernel with an SELinux policy; "" is a mount in which each file has its own.
+func labelled(label string) mount.PathInfo {
+	entry := fsMount(ourDevice, false)
+	if entry.Options = "rw,seclabel"; label != "" {
+		entry.Options = `rw,context="` + label + `"`
+	}
+	return mount.PathInfo{Mount: entry}
+}
+
+// TestPlanWithLabel: a volume with another label than requested is neither staged nor published. A request without a label is for any.
+func TestPlanWithLabel(t *testing.T) {
+	other := refuse(lvm.KindExists, `with the options rw,context="u:r:t:s0:c1,c2", but context="u:r:t:s0:c1,c3" was requested`)
+	for _, test := range []struct {
+		what, requested string
+		place           mount.PathInfo
+		want            verdict
+	}{
+		{"the same", `context="u:r:t:s0:c2,c1"`, labelled("u:r:t:s0:c1,c2"), nothing},
+		{"another", `context="u:r:t:s0:c1,c3"`, labelled("u:r:t:s0:c1,c2"), other},
+		{"mounted without", `context="u:r:t:s0"`, labelled(""), refuse(lvm.KindExists, `with the options rw,seclabel, but`)},
+		{"requested without", "noatime", labelled("u:r:t:s0"), nothing},
+		{"no SELinux", `context="u:r:t:s0"`, mount.PathInfo{Mount: fsMount(ourDevice, false)}, nothing},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			v := volume{id: testID, fsType: "ext4", flags: []string{test.requested}}
+			done, err := planStage(test.place, ourDevice, stageRequest{volume: v})
+			test.want.check(t, done, err)
+			r := publishRequest{v, "/staging", "/target"}
+			done, err = planPublish(r, test.place, test.place, nil, ourDevice)
+			test.want.check(t, done, err)
+			want := test.want
+			want.done = false
+			done, err = planPublish(r, mount.PathInfo{}, test.place, nil, ourDevice)
+			want.check(t, done, err)
+		})
+	}
+}
+
+// TestMountedElsewhereIsNotDamaged: the kernel may refuse a second mount with other options, such as an SELinux label.
+func TestMountedElsewhereIsNotDamaged(t *testing.T) {
+	f := newFake()
+	f.fail = "mount /dev/dm-3"
+	if err := f.stage(t); lvm.KindOf(err) != lvm.KindInternal || !strings.Contains(err.Error(), "may be damaged") {
+		t.Errorf("a failed mount: %v", err)
+	}
+	f.mounts["/elsewhere"] = fsMount(ourDevice, false)
+	err := f.stage(t)
+	refuse(lvm.KindConflict, "is mounted at /elsewhere").check(t, false, err)
+	if strings.Contains(err.Error(), "damaged") {
+		t.Error(err)
+	}
+}
+
 func TestPlanStage(t *testing.T) {
 	for _, test := range []struct {
 		what     string

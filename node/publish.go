@@ -12,8 +12,8 @@ import (
 
 // NodePublishVolume bind-mounts a staged volume at a pod's path: the file system's directory, or the device over a file (CSI
 // spec, "NodePublishVolume"). Several pods of the node may use it at once. lvm.KindConflict: another mount or file is at the
-// path, or the volume is not staged. lvm.KindExists: the volume is already there read-only, but the request is for writing.
-// lvm.KindInUse: another pod uses a volume that allows one pod at a time, or a raw device with the other access.
+// path, or the volume is not staged. lvm.KindExists: the volume is already there with another access or
+// SELinux label than requested. lvm.KindInUse: another pod uses a volume that allows one pod at a time, or a raw device with the other access.
 func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (_ *csi.NodePublishVolumeResponse, err error) {
 	r, err := parsePublish(req)
 	if err != nil {
@@ -144,8 +144,13 @@ func planPublish(r publishRequest, target, staged mount.PathInfo, mounts []mount
 	if target.Mount != nil {
 		return true, checkPublished(r, target, device)
 	}
-	if !r.block && (staged.Mount == nil || staged.Mount.Device != device) {
-		return false, lvm.Errorf(lvm.KindConflict, "volume %s is not mounted at its staging path %s: it must be staged there first", r.id, r.staging)
+	if !r.block {
+		if staged.Mount == nil || staged.Mount.Device != device {
+			return false, lvm.Errorf(lvm.KindConflict, "volume %s is not mounted at its staging path %s: it must be staged there first", r.id, r.staging)
+		}
+		if err := checkLabel(r.volume, "staged", staged); err != nil {
+			return false, err
+		}
 	}
 	for _, other := range mounts {
 		if other.Path == staged.Path || other.Path == target.Path {
@@ -169,7 +174,7 @@ func planPublish(r publishRequest, target, staged mount.PathInfo, mounts []mount
 	return false, nil
 }
 
-// checkPublished refuses a target where something else is mounted, or the volume with the other access.
+// checkPublished refuses a target where something else is mounted, or the volume with the other access or another SELinux label.
 func checkPublished(r publishRequest, target mount.PathInfo, device mount.DeviceNumber) error {
 	isVolume := target.Mount.Device == device
 	if r.block {
@@ -181,5 +186,5 @@ func checkPublished(r publishRequest, target mount.PathInfo, device mount.Device
 	case r.readOnly != target.Mount.ReadOnly:
 		return lvm.Errorf(lvm.KindExists, "volume %s is already published at %s %s, but %s was requested; unpublish it there first", r.id, target.Path, access(target.Mount.ReadOnly), access(r.readOnly))
 	}
-	return nil
+	return checkLabel(r.volume, "published", target)
 }

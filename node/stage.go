@@ -136,6 +136,9 @@ func (s *Server) mountFileSystem(r stageRequest, device string) error {
 	if err == nil || lvm.KindOf(err) != lvm.KindInternal {
 		return err
 	}
+	if elsewhere, _ := s.mounts.Mounts(device); len(elsewhere) > 0 {
+		return lvm.Errorf(lvm.KindConflict, "%w. The file system is mounted at %s, perhaps with options that exclude these, such as another SELinux label: unmount it there", err, elsewhere[0].Path)
+	}
 	return lvm.Errorf(lvm.KindInternal, "%w. The file system may be damaged (see the node's kernel log). %s", err, filesystem.Repair(device, r.fsType))
 }
 
@@ -228,7 +231,7 @@ func (s *Server) mountAt(info mount.PathInfo, file bool, attach func() error) er
 }
 
 // planStage reports whether the volume is mounted at a staging path. It refuses another mount, files, and the volume itself if it is
-// staged with another type or access than requested (CSI spec, "NodeStageVolume Errors").
+// staged with another type, access or SELinux label than requested (CSI spec, "NodeStageVolume Errors").
 func planStage(p mount.PathInfo, device mount.DeviceNumber, r stageRequest) (mounted bool, err error) {
 	if p.Mount != nil {
 		switch {
@@ -241,12 +244,22 @@ func planStage(p mount.PathInfo, device mount.DeviceNumber, r stageRequest) (mou
 			return false, lvm.Errorf(lvm.KindExists, "volume %s is already staged at %s %s, but %s was requested; unstage it there first",
 				r.id, p.Path, access(p.Mount.ReadOnly), access(r.mountReadOnly))
 		}
-		return true, nil
+		return true, checkLabel(r.volume, "staged", p)
 	}
 	if p.Kind != mount.PathAbsent && p.Kind != mount.PathEmptyDir {
 		return false, lvm.Errorf(lvm.KindConflict, "cannot stage the volume at %s: it is %s, which a mount would hide; move it away and retry", p.Path, p.Kind)
 	}
 	return false, nil
+}
+
+// checkLabel refuses a mounted volume without the SELinux label that is requested: its pod could not read it. A request without a label is
+// for any.
+func checkLabel(v volume, is string, p mount.PathInfo) error {
+	if missing := mount.MissingLabel(v.flags, p.Mount.Options); missing != "" {
+		return lvm.Errorf(lvm.KindExists, "volume %s is already %s at %s with the options %s, but %s was requested; end the pods that use it, or request the same SELinux label",
+			v.id, is, p.Path, p.Mount.Options, missing)
+	}
+	return nil
 }
 
 func access(readOnly bool) string {

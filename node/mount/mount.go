@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 	mountutils "k8s.io/mount-utils"
 
-	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -85,8 +84,9 @@ func (m Machine) removeAll(made []string) error {
 // noCanonicalize stops mount(8) from replacing /dev/dm-3 with a name below /dev/mapper, which can be stale: another device's.
 const noCanonicalize = "--no-canonicalize"
 
-// Mount mounts a device's file system. If mount(2) fails, Mount runs mount(8), which knows more options and explains what is wrong. Without the
-// option ro it never mounts read-only. lvm.KindInternal: the file system may be damaged.
+// Mount mounts a device's file system. If mount(2) fails, Mount runs mount(8), which explains what is wrong. Without the option ro it never
+// mounts read-only. mount(8) gets no SELinux label: a kernel without SELinux refuses one, and needs none. lvm.KindInternal: the file system
+// may be damaged.
 func (m Machine) Mount(source, target, fsType string, options []string) error {
 	flags, data := splitFlags(options)
 	failed := unix.Mount(source, target, fsType, flags, data)
@@ -97,10 +97,10 @@ func (m Machine) Mount(source, target, fsType string, options []string) error {
 	if flags&unix.MS_RDONLY == 0 {
 		how = append(how, "--rw")
 	}
-	if err := m.mounter.MountSensitiveWithoutSystemdWithMountFlags(source, target, fsType, options, nil, how); err != nil {
+	if err := m.mounter.MountSensitiveWithoutSystemdWithMountFlags(source, target, fsType, withoutLabels(options), nil, how); err != nil {
 		return lvm.Errorf(kindOfMountError(failed), "cannot mount %s at %s: %s", source, target, oneLine(err.Error()))
 	}
-	if err := requireContext(target, options); err != nil {
+	if err := requireLabels(target, options, failed); err != nil {
 		return errors.Join(err, m.Unmount(target))
 	}
 	return nil
@@ -116,41 +116,6 @@ func kindOfMountError(err error) lvm.Kind {
 
 func oneLine(text string) string {
 	return strings.TrimSuffix(strings.Join(strings.Fields(text), " "), ".")
-}
-
-// requireContext returns an error (lvm.KindConflict) if a mount lacks an SELinux label among its options.
-func requireContext(target string, options []string) error {
-	if !slices.ContainsFunc(options, func(o string) bool { return strings.Contains(o, "context=") }) {
-		return nil
-	}
-	mounts, err := mountsWhere(func(m dm.Mount) bool { return m.Point == target })
-	if err != nil || len(mounts) == 0 {
-		return err
-	}
-	if dropped := droppedContext(options, mounts[len(mounts)-1].SuperOptions); dropped != "" {
-		return lvm.Errorf(lvm.KindConflict, "cannot mount a file system at %s with the SELinux label %s: the driver's mount command does not see "+
-			"SELinux; set seLinuxMount in the driver's chart, which mounts the host's /etc/selinux and /sys/fs/selinux", target, dropped)
-	}
-	return nil
-}
-
-// droppedContext returns the SELinux option among the options of a mount that its super options, as in mountinfo, lack; "" if there is
-// none. mount(8) leaves these options out where it takes SELinux for disabled: without /etc/selinux/config, or without a writable
-// selinuxfs (is_selinux_enabled(3)). Then a pod could not read its volume. The kernel shows "seclabel" for file systems in which each file
-// has its own label, and only while SELinux has a policy.
-func droppedContext(options []string, super string) string {
-	if !hasOption(super, "seclabel") {
-		return ""
-	}
-	for _, option := range SplitOptions(options) {
-		switch name, _, _ := strings.Cut(option, "="); name {
-		case "context", "fscontext", "defcontext", "rootcontext":
-			if !strings.Contains(","+super, ","+name+"=") {
-				return option
-			}
-		}
-	}
-	return ""
 }
 
 // Unmount removes the topmost mount at a path. If umount(2) fails, Unmount runs umount(8), which explains what is wrong.

@@ -28,15 +28,16 @@ func TestMountPointBelowDanglingLink(t *testing.T) {
 }
 
 // TestMountCommand: mount(8) mounts for writing or not at all. Without --rw it would mount what takes no writes, or what is mounted read-only
-// elsewhere, read-only.
+// elsewhere, read-only. It gets no SELinux label.
 func TestMountCommand(t *testing.T) {
 	dir := t.TempDir()
 	check.Must(t, os.WriteFile(filepath.Join(dir, "mount"), []byte("#!/bin/sh\necho \"$@\" >"+dir+"/arguments\n"), 0o700))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	for options, want := range map[string]string{
-		"noatime":    "--no-canonicalize --rw -t ext4 -o noatime /dev/none " + dir,
-		"ro,rw":      "--no-canonicalize --rw -t ext4 -o ro,rw /dev/none " + dir,
-		"noatime,ro": "--no-canonicalize -t ext4 -o noatime,ro /dev/none " + dir,
+		"noatime":                          "--no-canonicalize --rw -t ext4 -o noatime /dev/none " + dir,
+		"ro,rw":                            "--no-canonicalize --rw -t ext4 -o ro,rw /dev/none " + dir,
+		"noatime,ro":                       "--no-canonicalize -t ext4 -o noatime,ro /dev/none " + dir,
+		`noatime,context="a:b:c:s0:c1,c2"`: "--no-canonicalize --rw -t ext4 -o noatime /dev/none " + dir,
 	} {
 		check.Must(t, New().Mount("/dev/none", dir, "ext4", []string{options}))
 		if got, err := os.ReadFile(filepath.Join(dir, "arguments")); err != nil || strings.TrimSpace(string(got)) != want {

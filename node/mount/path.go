@@ -45,7 +45,8 @@ type Entry struct {
 	Device   DeviceNumber // of the file system; devtmpfs's for the bind mount of a block volume
 	FSType   string
 	Source   string
-	ReadOnly bool // the mount itself; the file system may differ
+	ReadOnly bool   // the mount itself; the file system may differ
+	Options  string // of the file system
 }
 
 // MountedDevice is the number of the device that is mounted or bound at the path.
@@ -78,6 +79,7 @@ func (Machine) Inspect(path string) (PathInfo, error) {
 			FSType:   top.Type,
 			Source:   top.Source,
 			ReadOnly: hasOption(top.Options, "ro"),
+			Options:  top.SuperOptions,
 		}
 		if top.Root == "/" {
 			return p, nil // a whole file system may be unresponsive; a bound file or device has another root

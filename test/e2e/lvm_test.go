@@ -43,6 +43,7 @@ var jobs = []job{
 		"^TestGroupSnapshotsAreConsistent$/^(raw|encrypted_ext4)$",
 		"^TestSnapshotOfMounted", "^TestReadOnlyRawDevice$", "^TestEncryptedFileSystem$",
 		"^TestDeletedEncryptedVolumeIsErased$", "^TestLimitedSnapshot$/^thin$",
+		"^TestSELinuxMount$/^ext4$",
 	}},
 	onRealLVM("dataleak", "^TestDataLeak", "^TestThinDataLeak", "^TestRawDataLeak_RealLVM$/^(a_class_that_is_not_wiped|an_admin's_lvremove)$"),
 	onRealLVM("capacity", "Real"),
