@@ -65,7 +65,7 @@ const (
 	AnnotationLostSince            = "nodelvm.io/lost-since"              // Of a PersistentVolume or content, by nodelvm-controller: when it first observed the loss of the node or group.
 	AnnotationVolumeGroupLostSince = "nodelvm.io/volume-group-lost-since" // Of a PersistentVolume, by the node: when its volume group disappeared.
 	AnnotationAbandonedSince       = "nodelvm.io/abandoned-since"         // Of a PersistentVolume, by nodelvm-controller: when it released the claim of a retained volume.
-	AnnotationReclaimPolicy        = "nodelvm.io/original-reclaim-policy" // Of a PersistentVolume, by nodelvm-controller: the policy of a volume whose claim it releases, Retain meanwhile.
+	AnnotationReclaimPolicy        = "nodelvm.io/original-reclaim-policy" // Of a PersistentVolume, by nodelvm-controller: the policy, Delete or Retain, of a volume whose claim it releases; Retain is in force meanwhile.
 	AnnotationRetriedAt            = "nodelvm.io/provisioning-retried-at" // Of a claim, by the node: when it last made csi-provisioner retry; no code reads it.
 	AnnotationLosses               = "nodelvm.io/losses"                  // Of nodelvm-controller's lease: the time of each loss.
 

@@ -42,12 +42,11 @@ type round struct {
 	began   time.Time
 	queue   workqueue.TypedDelayingInterface[kubeclient.ObjectKey]
 	backoff *flowcontrol.Backoff
-	deleted map[string]bool // names of the volumes whose claims this round has deleted
 }
 
 func (c *Controller) newRound(objects *cluster.Objects) *round {
 	return &round{
-		Controller: c, Objects: objects, began: time.Now(), deleted: map[string]bool{}, queue: workqueue.NewTypedDelayingQueue[kubeclient.ObjectKey](),
+		Controller: c, Objects: objects, began: time.Now(), queue: workqueue.NewTypedDelayingQueue[kubeclient.ObjectKey](),
 		backoff: flowcontrol.NewBackOff(kubeclient.BackoffFirst, kubeclient.BackoffMost),
 	}
 }

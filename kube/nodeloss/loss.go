@@ -239,7 +239,7 @@ func names(pod *corev1.Pod, claim string) bool {
 
 // A volume that moves (kube/move) has its PersistentVolume on the source until the target creates its own. If the source is lost in between, its
 // data may be on the target, and a claim that is created again would be empty. If it is not, the source has the volume's reclaim policy in the record of the
-// move: when the source is back and the claim is gone, it restores that policy, and the volume is deleted. So nothing is released.
+// move: when the source is back and the claim is gone, it restores that policy, and Delete deletes the volume. So nothing is released.
 
 // moves reports whether a volume moves. Its node writes that, and can hold back what would be done to its own volumes alone.
 func (s observation) moves() bool { return s.Pv.Annotations[api.AnnotationMovingTo] != "" }
@@ -268,8 +268,8 @@ func (s observation) copied() copyOf {
 func (s observation) remedyOfMove() string {
 	switch c := s.copied(); {
 	case c.node == "" && s.moves() && s.OptIn:
-		return fmt.Sprintf("nodelvm-controller does not delete this claim: node %[1]s, which has the only complete copy, would delete the volume with its data when %[2]s is back. The move goes on then. "+
-			"If you can lose the data, delete this claim, the other lost claims of its pod, and the pod.", s.Loss.node, s.Loss.subject())
+		return fmt.Sprintf("nodelvm-controller does not delete this claim: node %s has the only complete copy%s. The move goes on when %s is back. "+
+			"If you can do without the data, delete this claim, the other lost claims of its pod, and the pod.", s.Loss.node, s.withoutClaim(), s.Loss.subject())
 	case c.node == "":
 		return ""
 	case !c.moved:
@@ -278,4 +278,20 @@ func (s observation) remedyOfMove() string {
 		return fmt.Sprintf("Node %s has this volume's data since its move. To use it there without %s, an admin runs kubectl -n %s annotate pvc %s --overwrite %s=%s, then kubectl delete pv %s --wait=false, "+
 			"and removes that object's finalizers: node %s creates it again. nodelvm deletes nothing.", c.node, s.Loss.subject(), s.Claim.Namespace, s.Claim.Name, api.AnnotationSelectedNode, c.node, s.Pv.Name, c.node)
 	}
+}
+
+// withoutClaim says what the returning source of a move would do with a volume whose claim is gone; "": the record of the move does not say.
+func (s observation) withoutClaim() string {
+	var record struct {
+		Policy corev1.PersistentVolumeReclaimPolicy `json:"policy"`
+	}
+	_ = json.Unmarshal([]byte(s.Pv.Annotations[api.AnnotationMoveRecord]), &record) // else there is none
+	switch record.Policy {
+	case corev1.PersistentVolumeReclaimDelete:
+		return ", and without the claim it would delete the volume with its data (reclaim policy Delete)"
+	case corev1.PersistentVolumeReclaimRetain:
+		return ", and without the claim it would end the move and keep the volume with its data (reclaim policy Retain)"
+	case corev1.PersistentVolumeReclaimRecycle:
+	}
+	return ""
 }

@@ -171,8 +171,11 @@ func TestReportOfMovedVolume(t *testing.T) {
 		t.Errorf("copied: %s", got)
 	}
 	pv.Annotations[api.AnnotationMoveAnswer] = "{"
-	if got := s.remedyOfMove(); !strings.Contains(got, "would delete the volume with its data when n is back") {
-		t.Errorf("not copied: %s", got)
+	for policy, does := range map[string]string{"Delete": ", and without the claim it would delete the volume with its data", "Retain": ", and without the claim it would end the move and keep the volume", "": ". The move goes on"} {
+		pv.Annotations[api.AnnotationMoveRecord] = `{"policy": "` + policy + `"}`
+		if got := s.remedyOfMove(); !strings.Contains(got, "node n has the only complete copy"+does) {
+			t.Errorf("not copied, policy %q: %s", policy, got)
+		}
 	}
 	s.OptIn = false
 	if got := s.remedyOfMove(); got != "" {

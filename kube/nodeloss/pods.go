@@ -152,7 +152,7 @@ func (r *round) volumesOf(s observation) (names []string) {
 // created them before they saw the deletion, and create them again with their claims. It only reports pods without such a controller.
 func (r *round) dismissPods(ctx context.Context, s observation) error {
 	ref := s.Pv.Spec.ClaimRef
-	if !r.hasReleased(s.Pv) {
+	if !hasReleased(s.Pv) {
 		return nil
 	}
 	pods, err := r.pods(ctx, ref.Namespace, func(pod *corev1.Pod) bool {
@@ -170,7 +170,6 @@ func (r *round) dismissPods(ctx context.Context, s observation) error {
 			return err
 		}
 	}
-	delete(r.deleted, s.Pv.Name)
 	return nil
 }
 

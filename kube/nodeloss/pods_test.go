@@ -2,6 +2,10 @@ package nodeloss
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +50,7 @@ func newLostInstance(t *testing.T, more ...string) (*lostInstance, *round, func(
 		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		i.volumes[name] = pv
 		list = append(list, pv)
-		i.answers["GET /api/v1/persistentvolumes/"+pv.Name] = pv
+		i.answers["GET /api/v1/persistentvolumes/"+pv.Name], i.answers["PATCH /api/v1/persistentvolumes/"+pv.Name] = pv, pv
 		i.answers["GET /api/v1/namespaces/ns/persistentvolumeclaims/"+name] = kubetest.Claim(name, "late", pv.Name)
 		i.answers["DELETE /api/v1/namespaces/ns/persistentvolumeclaims/"+name] = &metav1.Status{}
 		i.pod.Spec.Volumes = append(i.pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
@@ -162,37 +166,36 @@ func TestClaimsReleasedTogetherAreBounded(t *testing.T) {
 // controller deletes the pod once; it reports one without a controller, and one of a Job, which would create only the pod again.
 func TestPodOfADeletedClaimIsDeleted(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(i *lostInstance, r *round)
+		change func(i *lostInstance)
 		want   []string // deletions
 		event  string   // on the pod
 	}{
-		"an operator's pod": {func(*lostInstance, *round) {}, []string{"db-1"}, api.ReasonPodDeleted},
-		"a pod of nobody":   {func(i *lostInstance, _ *round) { i.pod.OwnerReferences = nil }, nil, api.ReasonClaimDeleted},
-		"a Job's pod": {func(i *lostInstance, _ *round) {
+		"an operator's pod": {func(*lostInstance) {}, []string{"db-1"}, api.ReasonPodDeleted},
+		"a pod of nobody":   {func(i *lostInstance) { i.pod.OwnerReferences = nil }, nil, api.ReasonClaimDeleted},
+		"a Job's pod": {func(i *lostInstance) {
 			i.pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "db-1-join", UID: "job", Controller: ptr.To(true)}}
 		}, nil, api.ReasonClaimDeleted},
-		"its claim exists again": {func(i *lostInstance, _ *round) {
+		"its claim exists again": {func(i *lostInstance) {
 			again := kubetest.Claim("data", "late", "")
 			again.UID = "again"
 			i.answers["GET /api/v1/namespaces/ns/persistentvolumeclaims/data"] = again
 		}, nil, ""},
-		"its user deleted the claim": {func(_ *lostInstance, r *round) { clear(r.deleted) }, nil, ""},
-		"another controller deleted it": {func(i *lostInstance, r *round) {
-			clear(r.deleted)
+		"its user deleted the claim": {func(i *lostInstance) { delete(i.volumes["data"].Annotations, api.AnnotationReclaimPolicy) }, nil, ""},
+		"of a volume that was to be deleted": {func(i *lostInstance) {
 			i.volumes["data"].Annotations[api.AnnotationReclaimPolicy] = "Delete"
 		}, []string{"db-1", "pvc-data"}, api.ReasonPodDeleted},
-		"the pod has a node":        {func(i *lostInstance, _ *round) { i.pod.Spec.NodeName = "m" }, nil, ""},
-		"the pod is being deleted":  {func(i *lostInstance, _ *round) { i.pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, nil, ""},
-		"the pod uses other claims": {func(i *lostInstance, _ *round) { i.pod.Spec.Volumes = i.pod.Spec.Volumes[1:] }, nil, ""},
+		"the pod has a node":        {func(i *lostInstance) { i.pod.Spec.NodeName = "m" }, nil, ""},
+		"the pod is being deleted":  {func(i *lostInstance) { i.pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, nil, ""},
+		"the pod uses other claims": {func(i *lostInstance) { i.pod.Spec.Volumes = i.pod.Spec.Volumes[1:] }, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i, r, sent := newLostInstance(t)
 			pv := i.volumes["data"]
 			pv.Status.Phase, pv.Status.LastPhaseTransitionTime = corev1.VolumeReleased, ptr.To(metav1.NewTime(time.Now().Add(-podsAppear)))
-			i.answers["PATCH /api/v1/persistentvolumes/pvc-data"], i.answers["DELETE /api/v1/persistentvolumes/pvc-data"] = pv, &metav1.Status{}
+			i.answers["DELETE /api/v1/persistentvolumes/pvc-data"] = &metav1.Status{}
 			delete(i.answers, "GET /api/v1/namespaces/ns/persistentvolumeclaims/data")
-			r.deleted["pvc-data"] = true
-			test.change(i, r)
+			pv.Annotations[api.AnnotationReclaimPolicy] = "Retain"
+			test.change(i)
 			i.answers["GET /api/v1/namespaces/ns/pods"].(*corev1.PodList).Items = []corev1.Pod{*i.pod}
 			if _, err := r.checkVolume(t.Context(), "pvc-data", "n"); err != nil {
 				t.Fatal(err)
@@ -219,17 +222,13 @@ func TestPodOfADeletedClaimIsDeleted(t *testing.T) {
 
 // TestPodOfADeletedClaimIsDeletedAfterTheReturn: the node is back before the controller could delete the pod, and no other controller would.
 func TestPodOfADeletedClaimIsDeletedAfterTheReturn(t *testing.T) {
-	for name, note := range map[string]string{"policy Delete": "Delete", "policy Retain": ""} {
+	for name, note := range map[string]string{"policy Delete": "Delete", "policy Retain": "Retain"} {
 		i, r, sent := newLostInstance(t)
 		i.answers["GET /api/v1/nodes/n"] = nodeNamed("n")
 		pv := i.volumes["data"]
 		pv.Status.Phase, pv.Status.LastPhaseTransitionTime = corev1.VolumeReleased, ptr.To(metav1.Now())
-		if note != "" {
-			pv.Annotations[api.AnnotationReclaimPolicy] = note
-		}
-		i.answers["PATCH /api/v1/persistentvolumes/pvc-data"] = pv
+		pv.Annotations[api.AnnotationReclaimPolicy] = note
 		delete(i.answers, "GET /api/v1/namespaces/ns/persistentvolumeclaims/data")
-		r.deleted["pvc-data"] = true
 		again, err := r.checkVolume(t.Context(), "pvc-data", "n")
 		if err != nil || again != checkAgain || slices.ContainsFunc(sent(), func(request string) bool { return !strings.HasPrefix(request, "GET ") }) {
 			t.Errorf("%s: at once: next check in %s, %v; requests %q", name, again, err, sent())
@@ -240,6 +239,105 @@ func TestPodOfADeletedClaimIsDeletedAfterTheReturn(t *testing.T) {
 		}
 	}
 }
+
+// TestVolumeMadeAvailable: an admin has made the volume of a deleted claim available again. When its node is back, the controller deletes the pod that
+// waits for the claim, and removes its annotations; the reclaim policy is not changed.
+func TestVolumeMadeAvailable(t *testing.T) {
+	for name, change := range map[string]func(*corev1.PersistentVolume){
+		"for the same claim": func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef.UID = "" },
+		"for any claim":      func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = nil },
+	} {
+		i, r, sent := newLostInstance(t)
+		i.answers["GET /api/v1/nodes/n"] = nodeNamed("n")
+		pv := i.volumes["data"]
+		pv.Annotations[api.AnnotationReclaimPolicy] = "Delete"
+		pv.Status.Phase, pv.Status.LastPhaseTransitionTime = corev1.VolumeAvailable, ptr.To(metav1.NewTime(time.Now().Add(-podsAppear)))
+		change(pv)
+		delete(i.answers, "GET /api/v1/namespaces/ns/persistentvolumeclaims/data")
+		again, err := r.checkVolume(t.Context(), "pvc-data", "n")
+		requests := sent()
+		if err != nil || again != 0 || !slices.Contains(requests, "PATCH /api/v1/persistentvolumes/pvc-data") || slices.Contains(requests, "POST /api/v1/namespaces/default/events") {
+			t.Errorf("%s: next check in %s, %v; requests %q", name, again, err, requests)
+		}
+		if got := slices.Equal(deletions(requests), []string{"db-1"}); got != (pv.Spec.ClaimRef != nil) {
+			t.Errorf("%s: deleted %q", name, deletions(requests))
+		}
+	}
+}
+
+// TestPolicyIsRecorded: before it deletes a claim, the controller records the volume's policy, unless one is recorded.
+func TestPolicyIsRecorded(t *testing.T) {
+	for _, test := range []struct {
+		policy corev1.PersistentVolumeReclaimPolicy
+		note   string
+		writes bool
+	}{{"Delete", "", true}, {"Retain", "", true}, {"Retain", "Delete", false}, {"Retain", "Retain", false}} {
+		i, r, sent := newLostInstance(t)
+		for _, pv := range i.volumes {
+			pv.Spec.PersistentVolumeReclaimPolicy, pv.Annotations[api.AnnotationReclaimPolicy] = test.policy, test.note
+		}
+		if _, err := r.checkVolume(t.Context(), "pvc-data", "n"); err != nil {
+			t.Fatal(err)
+		}
+		requests := sent()
+		writes, deletes := slices.Index(requests, "PATCH /api/v1/persistentvolumes/pvc-data"), slices.Index(requests, "DELETE /api/v1/namespaces/ns/persistentvolumeclaims/data")
+		if writes >= 0 != test.writes || deletes < writes || deletes < 0 {
+			t.Errorf("policy %s, recorded %q: requests %q", test.policy, test.note, requests)
+		}
+	}
+}
+
+// TestWhatIsSaidOfThePolicy: the record of the policy is there from the deletion of the claim until the volume is abandoned, and only a volume that
+// still has its claim gets the policy Delete again.
+func TestWhatIsSaidOfThePolicy(t *testing.T) {
+	claim := kubetest.Claim("data", "late", "pvc-data")
+	for name, test := range map[string]struct {
+		policy, note string
+		do           func(*round, observation) error
+		want         string // in the request
+	}{
+		"before the deletion, Delete": {"Delete", "", func(r *round, s observation) error { s.Claim = claim; return r.deleteClaim(t.Context(), s) }, `"original-reclaim-policy":"Delete" "persistentVolumeReclaimPolicy":"Retain"`},
+		"before the deletion, Retain": {"Retain", "", func(r *round, s observation) error { s.Claim = claim; return r.deleteClaim(t.Context(), s) }, `"original-reclaim-policy":"Retain" "persistentVolumeReclaimPolicy":"Retain"`},
+		"abandoned":                   {"Retain", "Retain", func(r *round, s observation) error { return r.abandon(t.Context(), s) }, `"original-reclaim-policy":null`},
+		"back, with its claim, Delete": {"Retain", "Delete", func(r *round, s observation) error {
+			s.Claim = claim
+			_, err := r.restoreVolume(t.Context(), s)
+			return err
+		},
+			`"original-reclaim-policy":null "persistentVolumeReclaimPolicy":"Delete"`},
+		"back, with its claim, Retain": {"Retain", "Retain", func(r *round, s observation) error {
+			s.Claim = claim
+			_, err := r.restoreVolume(t.Context(), s)
+			return err
+		}, `"original-reclaim-policy":null`},
+		"made available, Delete": {"Retain", "Delete", func(r *round, s observation) error {
+			s.Pv.Spec.ClaimRef = nil
+			_, err := r.restoreVolume(t.Context(), s)
+			return err
+		},
+			`"original-reclaim-policy":null`},
+	} {
+		var sent []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+			if body, _ := io.ReadAll(request.Body); request.Method == http.MethodPatch {
+				sent = append(sent, ofPolicy.FindAllString(string(body), -1)...)
+			}
+			kubetest.Reply(w, http.StatusOK, &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}})
+		}))
+		pv := kubetest.VolumeOn("n", "data")
+		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimPolicy(test.policy)
+		if test.note != "" {
+			pv.Annotations = map[string]string{api.AnnotationReclaimPolicy: test.note}
+		}
+		_ = test.do(newController(kubetest.ClientOf(t, server)).newRound(nil), observation{Now: time.Now(), Pv: pv}) // what matters is the request
+		if got := strings.ReplaceAll(strings.Join(sent, " "), "nodelvm.io/", ""); got != test.want {
+			t.Errorf("%s: sent %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+// ofPolicy matches what a request says of the reclaim policy.
+var ofPolicy = regexp.MustCompile(`"(nodelvm.io/original-reclaim-policy|persistentVolumeReclaimPolicy)":("\w+"|null)`)
 
 // TestReleasedVolumeWaitsForLatePods: an operator whose watch is late may create a pod for the deleted claim in a moment.
 func TestReleasedVolumeWaitsForLatePods(t *testing.T) {

@@ -206,25 +206,29 @@ func (s observation) lostText() string {
 }
 
 // restoreVolume undoes what the controller has done to a volume that is back. checkReturned reports it. If the controller has deleted the claim, a pod
-// may still wait for that, or appear a moment later.
+// may still wait for that, or appear a moment later. An admin may have made the volume available to other claims: it stays as they see it.
 func (r *round) restoreVolume(ctx context.Context, s observation) (time.Duration, error) {
-	if s.Pv.Spec.ClaimRef != nil && r.hasReleased(s.Pv) && (s.Claim == nil || s.Claim.DeletionTimestamp != nil) {
+	cleared, ref := map[string]any{api.AnnotationLostSince: nil, api.AnnotationReclaimPolicy: nil}, s.Pv.Spec.ClaimRef
+	if ref != nil && hasReleased(s.Pv) && (s.Claim == nil || s.Claim.DeletionTimestamp != nil) {
 		if s.Now.Before(goneAt(s).Add(podsAppear)) {
 			return checkAgain, nil
 		}
 		if err := r.dismissPods(ctx, s); err != nil {
 			return 0, err
 		}
-		if s.Pv.Annotations[api.AnnotationReclaimPolicy] != "" {
+		if ref.UID != "" {
 			return 0, r.retainReturned(ctx, s)
 		}
 	}
-	return 0, r.Client.Change(ctx, s.Pv, map[string]any{api.AnnotationLostSince: nil, api.AnnotationReclaimPolicy: nil}, policyBefore(s.Pv))
+	if s.Claim == nil {
+		return 0, r.Client.Annotate(ctx, s.Pv, cleared)
+	}
+	return 0, r.Client.Change(ctx, s.Pv, cleared, policyBefore(s.Pv))
 }
 
 // hasReleased reports whether the controller has deleted the claim of a volume, or was about to.
-func (r *round) hasReleased(pv *corev1.PersistentVolume) bool {
-	return r.deleted[pv.Name] || pv.Annotations[api.AnnotationReclaimPolicy] != ""
+func hasReleased(pv *corev1.PersistentVolume) bool {
+	return pv.Annotations[api.AnnotationReclaimPolicy] != ""
 }
 
 // goneAt is when the claim of a volume was deleted, as far as that is recorded.
@@ -232,7 +236,7 @@ func goneAt(s observation) time.Time {
 	switch {
 	case s.Claim != nil:
 		return s.Claim.DeletionTimestamp.Time
-	case kubeclient.IsReleased(s.Pv):
+	case kubeclient.IsReleased(s.Pv), s.Pv.Status.Phase == corev1.VolumeAvailable: // an admin made it available later
 		return releasedAt(s.Pv)
 	default:
 		return s.Now // the volume controller has yet to see it
@@ -258,8 +262,8 @@ func (r *round) checkReturned(ctx context.Context, name, nodeName string) (time.
 		"Resolved: the node or volume group of this claim's volume is back. nodelvm-controller deleted nothing")
 }
 
-// policyBefore is the reclaim policy that deleteClaim recorded before it set Retain; "": none. deleteClaim records only
-// Delete: any other text comes from another writer.
+// policyBefore is the reclaim policy that deleteClaim recorded before it set Retain; "": none. A recorded Retain is in force, and
+// any text but these two comes from another writer.
 func policyBefore(pv *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPolicy {
 	noted := corev1.PersistentVolumeReclaimPolicy(pv.Annotations[api.AnnotationReclaimPolicy])
 	if noted == corev1.PersistentVolumeReclaimDelete && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
@@ -278,9 +282,10 @@ func (r *round) retainReturned(ctx context.Context, s observation) error {
 		"the node or volume group of this volume is back, but its claim was deleted meanwhile. Logical volume %s is kept with its data", s.Pv.Spec.CSI.VolumeHandle))
 }
 
-// deleteClaim first sets the policy Retain: otherwise a node that returns while the claim is deleted would remove the data.
+// deleteClaim first sets the policy Retain: otherwise a node that returns while the claim is deleted would remove the data. It records the policy
+// before, also Retain: the record tells a restarted controller that this one deleted the claim. A Delete recorded before stays.
 func (r *round) deleteClaim(ctx context.Context, s observation) error {
-	if policy := s.Pv.Spec.PersistentVolumeReclaimPolicy; policy == corev1.PersistentVolumeReclaimDelete {
+	if policy := s.Pv.Spec.PersistentVolumeReclaimPolicy; policy == corev1.PersistentVolumeReclaimDelete || !hasReleased(s.Pv) {
 		if err := r.Client.Change(ctx, s.Pv, map[string]any{api.AnnotationReclaimPolicy: policy}, corev1.PersistentVolumeReclaimRetain); err != nil {
 			return err
 		}
@@ -289,7 +294,6 @@ func (r *round) deleteClaim(ctx context.Context, s observation) error {
 	if err != nil {
 		return fmt.Errorf("cannot delete claim %s: %w", kubeclient.KeyOf(s.Claim), err)
 	}
-	r.deleted[s.Pv.Name] = true
 	return r.report(ctx, s, corev1.EventTypeNormal, api.ReasonClaimDeleted, fmt.Sprintf(
 		"%s for more than %s: nodelvm-controller deletes this claim, as storage class %s demands, so that its owner can create it again; volume %s stays on its disks",
 		s.Loss, s.Grace, s.Pv.Spec.StorageClassName, s.Pv.Spec.CSI.VolumeHandle))
@@ -315,7 +319,7 @@ func (r *round) removeFinalizer(ctx context.Context, s observation) error {
 }
 
 func (r *round) abandon(ctx context.Context, s observation) error {
-	if err := r.Client.Annotate(ctx, s.Pv, map[string]any{api.AnnotationAbandonedSince: s.Now.UTC().Format(time.RFC3339)}); err != nil {
+	if err := r.Client.Annotate(ctx, s.Pv, map[string]any{api.AnnotationReclaimPolicy: nil, api.AnnotationAbandonedSince: s.Now.UTC().Format(time.RFC3339)}); err != nil {
 		return err
 	}
 	return r.report(ctx, s, corev1.EventTypeNormal, api.ReasonVolumeAbandoned, fmt.Sprintf(

@@ -52,7 +52,7 @@ func TestControllerReleasesClaimsOfLostNode(t *testing.T) {
 	eventOn(t, tainted.Namespace, tainted.Name, "PodDeleted")
 	eventOn(t, "default", gone.Spec.VolumeName, "PersistentVolumeDeleted")
 	eventOn(t, "default", retained.Spec.VolumeName, "VolumeAbandoned")
-	if pv := expectVolumeKept(t, retained); pv.Annotations["nodelvm.io/abandoned-since"] == "" {
+	if pv := expectVolumeKept(t, retained); pv.Annotations["nodelvm.io/abandoned-since"] == "" || pv.Annotations["nodelvm.io/original-reclaim-policy"] != "" {
 		t.Errorf("the retained volume has the annotations %v", pv.Annotations)
 	}
 	expectKept(t, other)
