@@ -7,9 +7,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -166,27 +166,57 @@ func (k Kernel) IsSuspended(path string) (bool, error) {
 	return s == "1", err
 }
 
-// Writes reads /sys/block/DEVICE/stat (Linux, Documentation/block/stat.rst): the fifth field counts writes, the seventh sectors of 512 bytes.
-// While queue/iostats is 0 the kernel counts nothing: then they may be any number.
+// Writes reads the kernel's counts. While queue/iostats is 0 it may count nothing: then they may be any number. device-mapper of Linux 6.1 has
+// 0 there and counts nevertheless, as a read shows.
 func (k Kernel) Writes(path string) (count int64, size lvm.Bytes, err error) {
-	text, err := Attribute(k.Sys, filepath.Base(path), "stat")
-	if err != nil {
+	counts, err := Attribute(k.Sys, filepath.Base(path), "queue/iostats")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, 0, err
 	}
-	counts, err := Attribute(k.Sys, filepath.Base(path), "queue/iostats")
+	now, err := k.statistics(path)
 	switch {
-	case err != nil && !errors.Is(err, os.ErrNotExist):
+	case err != nil:
 		return 0, 0, err
-	case counts == "0":
+	case counts == "0" && !k.countsRead(path, now):
 		return math.MaxInt64, 0, nil
 	}
-	fields := strings.Fields(text)
-	if len(fields) < 7 {
-		return 0, 0, fmt.Errorf("the statistics of %s are %q", path, text)
+	return now.writes, lvm.Bytes(now.sectorsWritten) * lvm.SectorSize, nil
+}
+
+// statistics are counts of a device since it exists. A sector has 512 bytes.
+type statistics struct{ reads, writes, sectorsWritten int64 }
+
+// statistics reads /sys/block/DEVICE/stat (Linux, Documentation/block/stat.rst).
+func (k Kernel) statistics(path string) (s statistics, err error) {
+	text, err := Attribute(k.Sys, filepath.Base(path), "stat")
+	if err != nil {
+		return s, err
 	}
-	count, err = strconv.ParseInt(fields[4], 10, 63)
-	sectors, bad := strconv.ParseInt(fields[6], 10, 54)
-	return count, lvm.Bytes(sectors) * lvm.SectorSize, errors.Join(err, bad)
+	if n, err := fmt.Sscan(text, &s.reads, new(int64), new(int64), new(int64), &s.writes, new(int64), &s.sectorsWritten); err != nil {
+		return s, fmt.Errorf("the statistics of %s are %q: after %d numbers: %w", path, text, n, err)
+	}
+	return s, nil
+}
+
+// countsRead reads from a device, past the page cache, and reports whether the kernel counts that.
+func (k Kernel) countsRead(path string, before statistics) bool {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	_, err = unix.Pread(fd, AlignedMemory(DirectAlign), 0)
+	now, failed := k.statistics(path)
+	return errors.Join(err, unix.Close(fd), failed) == nil && now.reads > before.reads
+}
+
+// DirectAlign is the alignment of memory, offset and length that O_DIRECT needs: the logical block size, at most this on disks that LVM accepts.
+const DirectAlign = 4096
+
+// AlignedMemory returns memory for O_DIRECT.
+func AlignedMemory(size int) []byte {
+	memory := make([]byte, size+DirectAlign)
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(memory))) % DirectAlign)
+	return memory[skip : skip+size : skip+size]
 }
 
 // An unused device may be open for a moment, because udev probes it after each writer.

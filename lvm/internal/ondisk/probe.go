@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
 const (
-	blockAlign = 4096 // O_DIRECT needs the logical block size, at most this on disks that LVM accepts
-	headSize   = 8192 // label and header of the first metadata area, in one read
+	headSize = 8192 // label and header of the first metadata area, in one read
 	// maxText limits what a header can make the reader read and keep. LVM can write that much into an area of 64 MiB, the
 	// largest that the driver creates. A volume has 0.4 to 3 KiB of text, so more than ten thousand volumes fit. The driver
 	// uses only that much of a larger area.
@@ -241,9 +240,9 @@ func (f directFile) IsDevice(number uint64) error {
 
 // read returns exactly the bytes of s, in aligned memory.
 func (f directFile) read(s span) ([]byte, error) {
-	start := s.offset / blockAlign * blockAlign
-	end := (s.offset + s.size + blockAlign - 1) / blockAlign * blockAlign
-	buf := alignedMemory(int(end - start))
+	start := s.offset / dm.DirectAlign * dm.DirectAlign
+	end := (s.offset + s.size + dm.DirectAlign - 1) / dm.DirectAlign * dm.DirectAlign
+	buf := dm.AlignedMemory(int(end - start))
 	have := 0
 	for have < len(buf) {
 		n, err := unix.Pread(f.Fd, buf[have:], start+int64(have))
@@ -262,12 +261,6 @@ func (f directFile) read(s span) ([]byte, error) {
 		return buf[skip : skip+s.size], nil
 	}
 	return nil, fmt.Errorf("read %d bytes at byte %d: the device ends before", s.size, s.offset)
-}
-
-func alignedMemory(size int) []byte {
-	memory := make([]byte, size+blockAlign)
-	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(memory))) % blockAlign)
-	return memory[skip : skip+size : skip+size]
 }
 
 // inWords says what the block layer means by an error whose text is about something else: for a medium error of a disk it is ENODATA, "no data
