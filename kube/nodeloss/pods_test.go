@@ -171,7 +171,7 @@ func TestPodOfADeletedClaimIsDeleted(t *testing.T) {
 		event  string   // on the pod
 	}{
 		"an operator's pod": {func(*lostInstance) {}, []string{"db-1"}, api.ReasonPodDeleted},
-		"a pod of nobody":   {func(i *lostInstance) { i.pod.OwnerReferences = nil }, nil, api.ReasonClaimDeleted},
+		"a pod by itself":   {func(i *lostInstance) { i.pod.OwnerReferences = nil }, nil, api.ReasonClaimDeleted},
 		"a Job's pod": {func(i *lostInstance) {
 			i.pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "db-1-join", UID: "job", Controller: ptr.To(true)}}
 		}, nil, api.ReasonClaimDeleted},

@@ -59,10 +59,16 @@ func MissingLabel(options []string, super string) string {
 	return ""
 }
 
-// differ reports whether two labels, in quotation marks or not, certainly differ. Types are not compared, and nor are levels with names: the
-// kernel shows the name for which another one is an alias in the policy.
+// longestLabel is a page, which is what mount(2) takes of all options together.
+const longestLabel = 4096
+
+// differ reports whether a requested label and one that the kernel shows, in quotation marks or not, certainly differ. Types are not compared, and
+// nor are levels with names: the kernel shows the name for which another one is an alias in the policy.
 func differ(a, b string) bool {
 	const user, role, level = 0, 1, 3
+	if len(a) > longestLabel {
+		return true
+	}
 	x, y := strings.SplitN(strings.Trim(a, `"`), ":", level+1), strings.SplitN(strings.Trim(b, `"`), ":", level+1)
 	common := min(len(x), len(y))
 	if common <= role || x[user] != y[user] || x[role] != y[role] {
@@ -107,8 +113,9 @@ func categorySet(categories string) *big.Int {
 		if err != nil || err2 != nil {
 			return nil
 		}
-		for ; first <= last; first++ {
-			set.SetBit(set, int(first), 1)
+		if first <= last {
+			part := new(big.Int).Lsh(big.NewInt(1), uint(last-first+1))
+			set.Or(set, part.Lsh(part.Sub(part, big.NewInt(1)), uint(first)))
 		}
 	}
 	return set

@@ -1,9 +1,13 @@
 package mount
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestMissingLabel(t *testing.T) {
 	const label = `context="system_u:object_r:container_file_t:s0:c1,c2"`
+	long := `context="a:b:c:s0:` + strings.Repeat("c0.c65535,", 1000) + `c0"`
 	for _, c := range []struct {
 		why     string
 		options []string
@@ -29,6 +33,7 @@ func TestMissingLabel(t *testing.T) {
 		{"a range of one level", []string{"context=a:b:c:s0-s0"}, "rw,context=a:b:c:s0", ""},
 		{"other levels", []string{"context=a:b:c:s0:c1-s1:c1"}, "rw,context=a:b:c:s0:c1-s2:c1", "context=a:b:c:s0:c1-s1:c1"},
 		{"no categories", []string{"context=a:b:c:s0"}, "rw,context=a:b:c:s0:c0", "context=a:b:c:s0"},
+		{"longer than the kernel takes", []string{long}, "rw,context=a:b:c:s0:c0.c65535", long},
 		{"no levels", []string{"context=a:b:c"}, "rw,context=a:b:c", ""},
 		{"no label", []string{"context=a"}, "rw,context=a:b:c:s0", "context=a"},
 		{"another sensitivity", []string{"context=a:b:c:s0:c1"}, "rw,context=a:b:c:s1:c1", "context=a:b:c:s0:c1"},

@@ -257,7 +257,11 @@ func (j job) run(t *testing.T, l *lab.Lab, node string) {
 	must(t, err)
 	events := results + ".json"
 	must(t, os.MkdirAll(filepath.Dir(events), 0o755))
-	again := fmt.Sprintf("(cd test && NODELVM_TEST_JOB=%s NODELVM_TEST_RUN=RUN go test -tags e2e -count=1 -timeout 2h -v -run '^%s$' ./e2e)\n", j.name, cmp.Or(j.of, "TestLVM"))
+	suites := ""
+	if names := os.Getenv(lab.EnvSuites); names != "" {
+		suites = lab.EnvSuites + "=" + names + " "
+	}
+	again := fmt.Sprintf("(cd test && "+suites+"NODELVM_TEST_JOB=%s NODELVM_TEST_RUN=RUN go test -tags e2e -count=1 -timeout 2h -v -run '^%s$' ./e2e)\n", j.name, cmp.Or(j.of, "TestLVM"))
 	if err := os.WriteFile(results+".repeat", []byte(again), 0o644); err != nil { //nolint:gosec // a report
 		t.Fatal(err)
 	}
