@@ -110,6 +110,7 @@ func (m *meter) served(ctx context.Context, work string, call func(context.Conte
 	}
 	figures := map[string]float64{unitTime: float64(took), unitProcesses: answered.processes - before.processes}
 	if figures[unitProcesses] > 0 {
+		figures[unitInLVM] = float64(answered.inLVM - before.inLVM)
 		after, err := m.driver.settled(ctx)
 		if err != nil {
 			return err

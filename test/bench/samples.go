@@ -20,6 +20,7 @@ const (
 const (
 	unitTime      = "ns/op"
 	unitProcesses = "lvm/op"       // LVM processes before the answer
+	unitInLVM     = "lvm-ns/op"    // time in them
 	unitLater     = "later-ns/op"  // time in LVM processes after the answer
 	unitLaterLVM  = "later-lvm/op" // their number
 	unitMemory    = "RSS-bytes"
@@ -41,7 +42,7 @@ type Sample struct {
 }
 
 // units is the order of the figures in a line.
-var units = []string{unitTime, unitWorst, unitProcesses, unitLater, unitLaterLVM, unitMemory}
+var units = []string{unitTime, unitWorst, unitProcesses, unitInLVM, unitLater, unitLaterLVM, unitMemory}
 
 // write prints the sample as a line of Go's benchmark format.
 func (s Sample) write(out io.Writer) error {

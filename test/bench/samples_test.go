@@ -66,7 +66,7 @@ func TestTable(t *testing.T) {
 		for _, w := range works {
 			add(w.work, volumes, 1, Stock, map[string]float64{unitTime: 200e6, unitProcesses: 1})
 			add(w.work, volumes, 1, Tuned, map[string]float64{unitTime: 180e6, unitProcesses: 1})
-			add(w.work, volumes, 1, Nodelvm, map[string]float64{unitTime: 150e6, unitProcesses: 1, unitLater: 120e6, unitLaterLVM: 1})
+			add(w.work, volumes, 1, Nodelvm, map[string]float64{unitTime: 150e6, unitProcesses: 1, unitInLVM: 90e6, unitLater: 120e6, unitLaterLVM: 1})
 		}
 		add("Memory", volumes, 1, Nodelvm, map[string]float64{unitMemory: 20 * mebibyte})
 	}
@@ -81,7 +81,7 @@ func TestTable(t *testing.T) {
 	table, err := Table(run)
 	check.Must(t, err)
 	for _, row := range []string{
-		"| CreateVolume, linear (`lvcreate`) | 0 | 200 | 180 | 150 | 0.75 | 1 | 1, 120 ms |",
+		"| CreateVolume, linear (`lvcreate`) | 0 | 200 | 180 | 150 | 0.75 | 0.83 | 1, 90 ms | 1, 120 ms |",
 		"| 32 | 4000 | 3000 | 0.75 | 2000 | 32 | 2, 1000 ms | 2.0, 2.0 |",
 		"| with I/O limits; the volume has no class | 0 | 4.0 | 1.00 |",
 		"| 1000 | 20.0 |",

@@ -56,16 +56,17 @@ func (t *tables) median(key Key, unit string) float64 {
 
 func (t *tables) time(key Key) string { return milliseconds(t.median(key, unitTime)) }
 
-// later describes the driver's work after its answer: the number of LVM processes and their time.
-func (t *tables) later(key Key) string {
-	if _, ok := t.run.Median(key, unitLaterLVM); !ok {
+// before and later describe the driver's work until its answer and after it: the number of LVM processes and their time.
+func (t *tables) before(key Key) string { return t.inLVM(key, unitProcesses, unitInLVM) }
+
+func (t *tables) later(key Key) string { return t.inLVM(key, unitLaterLVM, unitLater) }
+
+func (t *tables) inLVM(key Key, processes, took string) string {
+	n, ok := t.run.Median(key, processes)
+	if !ok || n == 0 {
 		return "0"
 	}
-	n := t.median(key, unitLaterLVM)
-	if n == 0 {
-		return "0"
-	}
-	return fmt.Sprintf("%.4g, %s ms", n, milliseconds(t.median(key, unitLater)))
+	return fmt.Sprintf("%.4g, %s ms", n, milliseconds(t.median(key, took)))
 }
 
 func milliseconds(ns float64) string {
@@ -78,8 +79,8 @@ func milliseconds(ns float64) string {
 
 func (t *tables) single() {
 	fmt.Fprint(t.out, "### One request at a time\n\n",
-		"| request (bare command) | volumes in the group | stock, ms | tuned, ms | nodelvm, ms | nodelvm / stock | LVM processes | after the answer |\n",
-		"|---|---|---|---|---|---|---|---|\n")
+		"| request (bare command) | volumes in the group | stock, ms | tuned, ms | nodelvm, ms | nodelvm / stock | nodelvm / tuned | of it in LVM processes | after the answer |\n",
+		"|---|---|---|---|---|---|---|---|---|\n")
 	for _, w := range works {
 		for i, volumes := range fillings {
 			title := ""
@@ -90,15 +91,16 @@ func (t *tables) single() {
 				}
 			}
 			key := Key{w.work, volumes, 1, Nodelvm}
-			stock, tuned, ratio := "", "", ""
+			stock, tuned, ratio, tunedRatio := "", "", "", ""
 			if w.command != "" {
 				bare, bareTuned := key, key
 				bare.Who, bareTuned.Who = Stock, Tuned
 				stock, tuned = t.time(bare), t.time(bareTuned)
 				ratio = fmt.Sprintf("%.2f", t.median(key, unitTime)/t.median(bare, unitTime))
+				tunedRatio = fmt.Sprintf("%.2f", t.median(key, unitTime)/t.median(bareTuned, unitTime))
 			}
-			fmt.Fprintf(t.out, "| %s | %d | %s | %s | %s | %s | %.4g | %s |\n",
-				title, volumes, stock, tuned, t.time(key), ratio, t.median(key, unitProcesses), t.later(key))
+			fmt.Fprintf(t.out, "| %s | %d | %s | %s | %s | %s | %s | %s | %s |\n",
+				title, volumes, stock, tuned, t.time(key), ratio, tunedRatio, t.before(key), t.later(key))
 		}
 	}
 }
