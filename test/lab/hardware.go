@@ -48,24 +48,44 @@ var hardwareDisks = []hardwareDisk{
 	{name: "scsi-a", bus: busSCSI, size: gib, sector: 512},
 	{name: "scsi-4k-a", bus: busSCSI, size: gib, sector: 4096},
 	{name: "scsi-4k-b", bus: busSCSI, size: gib, sector: 4096},
+	{name: "large-a", bus: busSCSI, size: 4 * gib, sector: 512},
+	{name: "large-b", bus: busSCSI, size: 4 * gib, sector: 512},
 	{name: "sata-a", bus: busSATA, size: gib, sector: 512},
 	{name: "path-1", bus: busSCSI, size: gib, sector: 512, wwn: wwnOfPaths},
 	{name: "path-2", bus: busSCSI2, size: gib, sector: 512, wwn: wwnOfPaths, pathTo: "path-1"},
 }
 
-// hardwareMemory is the memory of a node on emulated hardware.
-const hardwareMemory = "2560M"
-
 // kernelWords are the kernel's command line in a node on emulated hardware. A panic ends qemu, because of -no-reboot.
-const kernelWords = "console=ttyS0 mitigations=off panic=-1 net.ifnames=0"
+const kernelWords = "mitigations=off panic=-1 net.ifnames=0"
+
+// thisArch is the architecture of this machine, and of nodes of user-mode Linux.
+const thisArch = "amd64"
+
+// platform is a processor that qemu emulates, and the machine around it.
+type platform struct {
+	pkg     string // Debian's package of qemu
+	qemu    string
+	machine []string // qemu's arguments
+	console string
+}
+
+// platforms are those of the architectures, named as GOARCH.
+var platforms = map[string]platform{
+	thisArch: {"qemu-system-x86", "/usr/bin/qemu-system-x86_64", []string{"-machine", "q35", "-cpu", "max", "-m", "2560M"}, "ttyS0"},
+	// qemu takes long to sign pointers as the architecture says (QEMU, Arm CPU Features). The board comes without an AHCI controller.
+	"arm64": {"qemu-system-arm", "/usr/bin/qemu-system-aarch64", []string{
+		"-machine", "virt", "-cpu", "max,pauth-impdef=on", "-m", "2048M", "-device", "ich9-ahci,id=ide",
+	}, "ttyAMA0"},
+}
 
 // qemuArgs returns qemu's command line for m. Each NVMe controller is behind a root port, which is what makes it removable. All disks
 // are block devices with their own names, so that a disk that is pulled keeps its content, and errors can be put below it.
 func qemuArgs(m machine, k hardwareKernel) []string {
-	args := []string{
+	p := platforms[m.arch]
+	args := slices.Concat(p.machine, []string{
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-		"-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max", "-smp", "2", "-m", hardwareMemory,
-		"-kernel", k.image, "-initrd", k.initrd, "-append", strings.Join(append([]string{kernelWords}, m.bootWords()...), " "),
+		"-accel", "tcg,thread=multi,tb-size=512", "-smp", "2",
+		"-kernel", k.image, "-initrd", k.initrd, "-append", strings.Join(append([]string{"console=" + p.console, kernelWords}, m.bootWords()...), " "),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 		"-qmp", "unix:" + m.monitor + ",server=on,wait=off",
 		"-device", "virtio-rng-pci",
@@ -77,7 +97,7 @@ func qemuArgs(m machine, k hardwareKernel) []string {
 			",backing.driver=raw,backing.file.driver=file,backing.file.locking=off,backing.file.filename=" + m.base,
 		"-device", "virtio-blk-pci,drive=root",
 		"-device", "virtio-scsi-pci,id=scsi", "-device", "virtio-scsi-pci,id=scsi2",
-	}
+	})
 	for i, d := range hardwareDisks {
 		if d.pathTo == "" {
 			args = append(args,
@@ -174,7 +194,7 @@ func (l *Lab) createHardwareDisks(ctx context.Context, m machine) error {
 func (l *Lab) hardwareMachine(n node, st state) machine {
 	dir := l.nodeDir(n)
 	m := machine{
-		node: n, role: st.role(), hardware: true, suite: st.HardwareSuite, share: l.Share(), base: st.RootImage,
+		node: n, role: st.role(), hardware: true, arch: st.Arch, suite: st.HardwareSuite, share: l.Share(), base: st.RootImage,
 		rootDisk: filepath.Join(dir, "root.qcow2"), monitor: filepath.Join(dir, "qmp.sock"),
 	}
 	for _, d := range hardwareDisks {
@@ -185,12 +205,12 @@ func (l *Lab) hardwareMachine(n node, st state) machine {
 
 // startHardware starts qemu for m. Its two processors are threads, which no one pins.
 func (l *Lab) startHardware(ctx context.Context, m machine) error {
-	k, err := l.hardwareKernel(ctx, m.suite)
+	k, err := l.hardwareKernel(ctx, m.arch, m.suite)
 	if err != nil {
 		return err
 	}
 	if err := ignoreMissing(os.Remove(m.monitor)); err != nil { // of the last boot
 		return err
 	}
-	return l.startDaemon(daemon{name: m.name(), argv: append([]string{qemuBinary}, qemuArgs(m, k)...), core: -1})
+	return l.startDaemon(daemon{name: m.name(), argv: append([]string{platforms[m.arch].qemu}, qemuArgs(m, k)...), core: -1})
 }

@@ -48,8 +48,15 @@ func TestLoadOrder(t *testing.T) {
 }
 
 func TestQemuArgsHaveEachDisk(t *testing.T) {
+	for arch := range platforms {
+		t.Run(arch, func(t *testing.T) { checkQemuArgs(t, arch) })
+	}
+}
+
+func checkQemuArgs(t *testing.T, arch string) {
+	t.Helper()
 	l := testLab(t)
-	m := l.hardwareMachine(node{index: 1}, state{Hardware: true, RootImage: "base.img"})
+	m := l.hardwareMachine(node{index: 1}, state{Hardware: true, Arch: arch, RootImage: "base.img"})
 	line := strings.Join(qemuArgs(m, hardwareKernel{"vmlinuz", "initrd", "modules"}), " ")
 	for i, d := range hardwareDisks {
 		wanted := []string{"id=" + d.deviceID(), "serial=" + d.disk(), "drive=" + d.disk()}
@@ -61,6 +68,9 @@ func TestQemuArgsHaveEachDisk(t *testing.T) {
 				t.Errorf("the command line lacks %s", want)
 			}
 		}
+	}
+	if !strings.Contains(line, "console="+platforms[arch].console+" ") {
+		t.Errorf("the kernel gets another console: %s", line)
 	}
 	if strings.Contains(line, "lab_share") || !strings.Contains(line, "lab_hardware=1") {
 		t.Errorf("init gets the wrong words: %s", line)

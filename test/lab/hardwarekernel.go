@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// hardwarePackages are the Debian packages that a lab with nodes on emulated hardware needs in addition to hostPackages.
-var hardwarePackages = map[string]string{
-	"qemu-system-x86": qemuBinary,
-	"qemu-utils":      "/usr/bin/qemu-img",
-	"xz-utils":        "/usr/bin/xz", // of the modules of newer kernels
+// hardwarePackages returns the Debian packages that a lab with nodes on emulated hardware needs in addition to hostPackages.
+func hardwarePackages(arch string) map[string]string {
+	return map[string]string{
+		platforms[arch].pkg: platforms[arch].qemu,
+		"qemu-utils":        "/usr/bin/qemu-img",
+		"xz-utils":          "/usr/bin/xz", // of the modules of newer kernels
+	}
 }
-
-const qemuBinary = "/usr/bin/qemu-system-x86_64"
 
 // bootModules are the kernel's modules that a node on emulated hardware needs for its root disk, its network, the share and its disks. The
 // node loads all others itself.
@@ -32,25 +32,27 @@ var hardwareInit string
 
 // hardwareKernel is Debian's stock kernel.
 type hardwareKernel struct {
-	image   string // bzImage
+	image   string
 	initrd  string
 	modules string // the folder of its version's folder
 }
 
 // hardwareKernel returns the kernel of nodes on emulated hardware: the one of a Debian suite, or of the node's. It downloads it if the cache has none.
-func (l *Lab) hardwareKernel(ctx context.Context, suite string) (hardwareKernel, error) {
-	suite = cmp.Or(suite, l.versions["DEBIAN_NODE_SUITE"])
-	dir, err := l.artifact(ctx, "hardware-kernel", hash(suite, hardwareInit, strings.Join(bootModules, ",")), func(dir string) error {
-		return l.buildHardwareKernel(ctx, suite, dir)
+func (l *Lab) hardwareKernel(ctx context.Context, arch, suite string) (hardwareKernel, error) {
+	suite = cmp.Or(suite, l.nodeSuite(arch))
+	dir, err := l.artifact(ctx, "hardware-kernel", hash(arch, suite, hardwareInit, strings.Join(bootModules, ",")), func(dir string) error {
+		return l.buildHardwareKernel(ctx, arch, suite, dir)
 	})
 	return hardwareKernel{filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "initrd"), filepath.Join(dir, "modules")}, err
 }
 
 // buildHardwareKernel leaves the kernel, its modules and the initial RAM disk in dir.
-func (l *Lab) buildHardwareKernel(ctx context.Context, suite, dir string) error {
+func (l *Lab) buildHardwareKernel(ctx context.Context, arch, suite, dir string) error {
 	const log = "hardware-kernel"
 	tree := filepath.Join(dir, "tree")
-	if err := l.tool(ctx, log, "mmdebstrap", "--mode=root", "--variant=extract", "--include=linux-image-amd64", suite, tree); err != nil {
+	err := l.tool(ctx, log, "mmdebstrap", "--mode=root", "--variant=extract", "--architectures="+arch,
+		"--include=linux-image-"+arch+",busybox-static", suite, tree)
+	if err != nil {
 		return err
 	}
 	version, err := onlyEntry(filepath.Join(tree, "usr/lib/modules"), filepath.Join(tree, "lib/modules"))
@@ -58,7 +60,12 @@ func (l *Lab) buildHardwareKernel(ctx context.Context, suite, dir string) error 
 		return err
 	}
 	modules := filepath.Join(dir, "modules")
+	busybox := filepath.Join(tree, "usr/bin/busybox")
+	if _, err := os.Stat(busybox); err != nil {
+		busybox = filepath.Join(tree, "bin/busybox") // before trixie
+	}
 	err = errors.Join(
+		os.Rename(busybox, filepath.Join(dir, "busybox")),
 		os.Rename(filepath.Join(tree, "boot", "vmlinuz-"+filepath.Base(version)), filepath.Join(dir, "vmlinuz")),
 		os.Mkdir(modules, 0o755),
 		os.Rename(version, filepath.Join(modules, filepath.Base(version))),
@@ -125,7 +132,7 @@ func (l *Lab) buildInitrd(ctx context.Context, dir, modules string) error {
 	err = errors.Join(
 		os.WriteFile(filepath.Join(tree, "modules/order"), []byte(order.String()), 0o644),
 		os.WriteFile(filepath.Join(tree, "init"), []byte(hardwareInit), 0o755),
-		l.tool(ctx, "hardware-kernel", "cp", busyboxBinary, filepath.Join(tree, "bin/busybox")),
+		os.Rename(filepath.Join(dir, "busybox"), filepath.Join(tree, "bin/busybox")),
 	)
 	if err != nil {
 		return err

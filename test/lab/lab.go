@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -50,6 +52,8 @@ type UpOptions struct {
 	// Hardware lets qemu emulate the nodes, with two processors, NVMe and SCSI disks and Debian's stock kernel. Such a node is some ten times
 	// slower. It cannot join a control plane.
 	Hardware bool
+	// Arch is the emulated nodes' processor, named as GOARCH; "" means amd64.
+	Arch string
 	// HardwareSuite is the Debian suite of the emulated nodes' kernel; "" means that of their root image.
 	HardwareSuite string
 	// Progress, if not nil, receives a line for each step; on a terminal the line of the running step is live.
@@ -62,6 +66,7 @@ type state struct {
 	ControlPlane  bool
 	Services      bool
 	Hardware      bool   // qemu emulates the nodes
+	Arch          string // as in UpOptions
 	HardwareSuite string // as in UpOptions
 	RootImage     string // the nodes' disks are copy-on-write files over it
 	Binaries      binaries
@@ -138,8 +143,12 @@ func (l *Lab) Up(ctx context.Context, opt UpOptions) (err error) {
 	if opt.Services && !opt.ControlPlane {
 		return errors.New("a lab without a control plane has no Services: use `lab up --services` without --no-kubernetes")
 	}
-	if opt.HardwareSuite != "" && !opt.Hardware {
-		return errors.New("only nodes on emulated hardware have a kernel of another suite: use `lab up --hardware`")
+	opt.Arch = cmp.Or(opt.Arch, thisArch)
+	if _, known := platforms[opt.Arch]; !known {
+		return fmt.Errorf("the lab has no nodes with the processor %s: want one of %s", opt.Arch, strings.Join(slices.Sorted(maps.Keys(platforms)), ", "))
+	}
+	if (opt.HardwareSuite != "" || opt.Arch != thisArch) && !opt.Hardware {
+		return errors.New("only nodes on emulated hardware have a kernel of another suite, or another processor: use `lab up --hardware`")
 	}
 	if os.Getuid() != 0 {
 		return errors.New("the lab needs root: it makes a network namespace and tap devices")
@@ -205,7 +214,7 @@ func (l *Lab) clear(ctx context.Context) error {
 // isUp reports whether a complete lab with these options runs.
 func (l *Lab) isUp(opt UpOptions) bool {
 	st, err := l.loadState()
-	if err != nil || !st.Complete || st.Nodes != opt.Nodes || st.ControlPlane != opt.ControlPlane || st.Services != opt.Services || st.Hardware != opt.Hardware || st.HardwareSuite != opt.HardwareSuite || !maps.Equal(st.FeatureGates, l.gates) {
+	if err != nil || !st.Complete || st.Nodes != opt.Nodes || st.ControlPlane != opt.ControlPlane || st.Services != opt.Services || st.Hardware != opt.Hardware || st.Arch != opt.Arch || st.HardwareSuite != opt.HardwareSuite || !maps.Equal(st.FeatureGates, l.gates) {
 		return false
 	}
 	for _, name := range l.daemonNames(st) {
@@ -252,6 +261,15 @@ func (l *Lab) saveState(st state) error {
 		return err
 	}
 	return os.WriteFile(l.stateFile(), b, 0o644)
+}
+
+// Arch returns the processor of the running lab's nodes, named as GOARCH.
+func (l *Lab) Arch() string {
+	st, err := l.loadState()
+	if err != nil {
+		return thisArch
+	}
+	return st.Arch
 }
 
 func (l *Lab) nodes() ([]node, error) {

@@ -91,6 +91,7 @@ type machine struct {
 	umlDir   string   // where UML keeps its umid folder
 	hardware bool     // qemu emulates it; rootDisk is then a qcow2 file over base
 	base     string
+	arch     string // as in UpOptions
 	suite    string // of its kernel, as in UpOptions
 	monitor  string // the socket of qemu's monitor
 }

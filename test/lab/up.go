@@ -24,7 +24,7 @@ func (l *Lab) raise(ctx context.Context, opt UpOptions, p *progress) error {
 	if err := l.prepareDirs(); err != nil {
 		return err
 	}
-	st := state{Nodes: opt.Nodes, ControlPlane: opt.ControlPlane, Services: opt.Services, Hardware: opt.Hardware, HardwareSuite: opt.HardwareSuite, FeatureGates: l.gates}
+	st := state{Nodes: opt.Nodes, ControlPlane: opt.ControlPlane, Services: opt.Services, Hardware: opt.Hardware, Arch: opt.Arch, HardwareSuite: opt.HardwareSuite, FeatureGates: l.gates}
 	if err := l.prepare(ctx, &st, p); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (l *Lab) Build(ctx context.Context, progress io.Writer) error {
 	if err := errors.Join(l.clear(ctx), l.prepareDirs(), l.checkSpace(true)); err != nil {
 		return err
 	}
-	return errors.Join(l.prepare(ctx, &state{ControlPlane: true}, newProgress(progress)), l.clear(context.WithoutCancel(ctx)))
+	return errors.Join(l.prepare(ctx, &state{ControlPlane: true, Arch: thisArch}, newProgress(progress)), l.clear(context.WithoutCancel(ctx)))
 }
 
 // prepare installs and builds what the lab of st boots from, and records it in st. It builds from Debian's archives while it
@@ -100,7 +100,7 @@ func (l *Lab) Build(ctx context.Context, progress io.Writer) error {
 func (l *Lab) prepare(ctx context.Context, st *state, p *progress) error {
 	packages := maps.Clone(hostPackages)
 	if st.Hardware {
-		maps.Copy(packages, hardwarePackages)
+		maps.Copy(packages, hardwarePackages(st.Arch))
 	}
 	if err := p.step("Debian packages of this machine", func(teller) error { return l.installHostPackages(ctx, packages) }); err != nil {
 		return fmt.Errorf("install Debian packages: %w", err)
@@ -141,11 +141,11 @@ func (l *Lab) prepare(ctx context.Context, st *state, p *progress) error {
 }
 
 func (l *Lab) prepareDebian(ctx context.Context, st *state) (err error) {
-	if st.RootImage, err = l.rootImage(ctx); err != nil {
+	if st.RootImage, err = l.rootImage(ctx, st.Arch); err != nil {
 		return err
 	}
 	if st.Hardware {
-		_, err = l.hardwareKernel(ctx, st.HardwareSuite)
+		_, err = l.hardwareKernel(ctx, st.Arch, st.HardwareSuite)
 	}
 	if err == nil && st.ControlPlane {
 		err = l.bases(ctx)

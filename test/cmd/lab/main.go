@@ -83,14 +83,15 @@ func (open opener) command(use, short string, arguments cobra.PositionalArgs, ru
 func upCommand(open opener) *cobra.Command {
 	var nodes int
 	var noKubernetes, services, hardware bool
-	var suite string
+	var arch, suite string
 	c := open.command("up", "Build what is missing and raise the lab", cobra.NoArgs, func(ctx context.Context, l *lab.Lab, _ []string) error {
-		return l.Up(ctx, lab.UpOptions{Nodes: nodes, ControlPlane: !noKubernetes, Services: services, Hardware: hardware, HardwareSuite: suite, Progress: os.Stderr})
+		return l.Up(ctx, lab.UpOptions{Nodes: nodes, ControlPlane: !noKubernetes, Services: services, Hardware: hardware, Arch: arch, HardwareSuite: suite, Progress: os.Stderr})
 	})
 	c.Flags().IntVar(&nodes, "nodes", 3, "number of worker nodes")
 	c.Flags().BoolVar(&noKubernetes, "no-kubernetes", false, "only nodes with blank disks, for tests of LVM alone")
 	c.Flags().BoolVar(&services, "services", false, "Services and cluster DNS work, which operators and their webhooks need")
 	c.Flags().BoolVar(&hardware, "hardware", false, "qemu emulates the nodes: two processors, NVMe, SCSI and SATA disks, Debian's stock kernel; with --no-kubernetes")
+	c.Flags().StringVar(&arch, "arch", "amd64", "with --hardware, the nodes' processor: amd64 or arm64")
 	c.Flags().StringVar(&suite, "kernel", "", "with --hardware, the Debian suite of the kernel; by default that of the nodes")
 	return c
 }
