@@ -1,4 +1,4 @@
-//go:build realfs && amd64
+//go:build realfs
 
 package node
 
@@ -20,6 +20,7 @@ import (
 
 	"github.com/nodelvm/nodelvm/api"
 	"github.com/nodelvm/nodelvm/lvm"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/tracing"
 	"github.com/nodelvm/nodelvm/node/filesystem"
 )
 
@@ -130,11 +131,7 @@ func (k *killing) follow(leader int) (ended unix.WaitStatus, err error) {
 }
 
 func isWrite(pid int) bool {
-	var regs unix.PtraceRegs
-	if unix.PtraceGetRegs(pid, &regs) != nil {
-		return false
-	}
-	switch regs.Orig_rax {
+	switch tracing.CallOf(pid).Number {
 	case unix.SYS_PWRITE64, unix.SYS_PWRITEV, unix.SYS_FALLOCATE, unix.SYS_FSYNC, unix.SYS_FDATASYNC:
 		return true
 	}

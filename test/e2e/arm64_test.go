@@ -4,136 +4,93 @@ package e2e
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nodelvm/nodelvm/test/lab"
 )
 
-// arm64Jobs are the tests that pass on an emulated processor. Those left out need what TestLVMOnArm64 names, or udev for names in
-// /dev. TestPrepare needs the node's own root. TestCapacity takes as long as all others.
-var arm64Jobs = []job{
-	onArm64(onRealLVM("conformance")),
-	onArm64(onRealLVM("dataleak")),
-	onArm64(onRealLVM("identity")).without("^TestDeviceNames_RealLVM$"),
-	onArm64(onRealLVM("diskfailure")),
-	onArm64(onRealLVM("thinpool")),
-	onArm64(onRealLVM("operations")),
-	onArm64(job{name: "filesystems", dir: "../..", tag: "realfs", pkg: "./node", tests: []string{"OnDisk$", "StageToUnstageTwice$", "^TestForeignContent"}}),
-	onArm64(job{name: "encryption", dir: "../..", tag: "realfs", pkg: "./node/luks", tests: []string{
-		"^TestRealBlock$", "^TestRealSnapshot$", "^TestRealRefusals$", "^TestRealMappingHeldByAnother$",
-		"^TestReal(Format|Open|Expansion|Erase)StoppedAtEachStep$",
-	}}),
+// arm64Disks are the serial numbers of the blank disks of the jobs.
+var arm64Disks = []string{"large-a", "large-b"}
+
+// notOnArm64 are tests of gateJobs, as their jobs select them, that do not run on arm64.
+var notOnArm64 = []string{
+	"^TestRemovedDiskIsBack_RealLVM$", "^TestRemovedPath_RealLVM$", // Debian's kernel for arm64 has no scsi_debug
 }
 
-// onArm64 returns the job with another name, in the image.
-func onArm64(j job) job {
-	j.name, j.inImage = "arm64-"+j.name, true
-	return j
-}
-
-func (j job) without(tests string) job {
-	j.skip = tests
-	return j
-}
-
-// TestLVMOnArm64 runs each tool of the driver's image for arm64, and then tests on real LVM in that image. The tests, LVM and all other
-// programs are those of arm64, on a processor that qemu emulates. The kernel and device-mapper are a lab node's.
-//
-// qemu's user mode, at least up to 11.1, lacks:
-//   - changes of a mounted file system (EXT4_IOC_RESIZE_FS, XFS_IOC_FSGROWFSDATA, BTRFS_IOC_RESIZE), and the geometry of a mounted XFS.
-//     Version 7.2 lacks FITRIM and FIFREEZE, too.
-//   - ptrace(2) and seccomp(2), with which the tests of crashes stop lvm, and children in new namespaces (clone).
-//   - the kernel's keyring (add_key). cryptsetup puts the volume key into the table instead.
-//   - finit_module. The node loads the modules.
-//   - asynchronous I/O (io_setup). LVM reads and writes synchronously.
-//
-// files/emulated-ioctl.c corrects three ioctls of device-mapper, and answers two of block devices.
-func TestLVMOnArm64(t *testing.T) {
-	l := raiseNodes(t, "arm64", 1)
-	root := unpackImage(t, l, "arm64")
-	compile(t, "..", "build", "-o", labCommand(l), "./cmd/lab")
-	compileFor(t, "arm64", "../..", "build", "-o", filepath.Join(root, "nodelvm"), "./cmd/nodelvm")
-	for _, j := range arm64Jobs {
-		compileFor(t, "arm64", j.dir, "test", "-c", "-tags", j.tag, "-o", filepath.Join(l.Share(), j.name+".test"), j.pkg)
+// arm64Jobs returns the jobs of make test without notOnArm64.
+func arm64Jobs() (selected []job) {
+	for _, j := range gateJobs() {
+		j.tests = slices.DeleteFunc(slices.Clone(j.tests), func(test string) bool { return slices.Contains(notOnArm64, test) })
+		if j.of = "TestLVMOnArm64"; len(j.tests) > 0 {
+			selected = append(selected, j)
+		}
 	}
-	emulate(t, l, root)
-	if !t.Run("tools", func(t *testing.T) { runTools(t, l) }) {
+	return selected
+}
+
+// TestLVMOnArm64 runs each tool of the driver's image for arm64, and then tests on real LVM in a node on emulated hardware with that processor.
+// The tests, LVM, the image's programs and Debian's stock kernel are those of arm64. NODELVM_TEST_JOB and NODELVM_TEST_RUN select one job
+// and its tests.
+func TestLVMOnArm64(t *testing.T) {
+	l := raise(t, "arm64", lab.UpOptions{Nodes: 1, Hardware: true, Arch: "arm64"})
+	slowDown(t)
+	disks := disksBySerial(t, l, arm64Disks)
+	unpackOnDisk(t, l)
+	if !t.Run("tools", func(t *testing.T) { runTools(t, l, disks) }) {
 		t.Fatal("the other jobs need these tools, and the disks that the volume group arm64 still has")
 	}
-	for _, j := range arm64Jobs {
-		t.Run(j.name, func(t *testing.T) { j.run(t, l, "node-1") })
+	selected := onlyJob(arm64Jobs())
+	for i := range selected {
+		selected[i].disks = disks
 	}
+	t.Run("jobs", func(t *testing.T) { runJobs(t, l, selected) })
 }
 
-// emulate lets node-1 run programs of arm64, and makes the unpacked image a root for them. A binary format with the flag F has its
-// interpreter open, and so works in any root (Linux, Documentation/admin-guide/binfmt-misc.rst).
-func emulate(t *testing.T, l *lab.Lab, root string) {
+// unpackOnDisk unpacks the image on the node's disk, too, and mounts that in place of the one on the share: programs start several times as fast.
+func unpackOnDisk(t *testing.T, l *lab.Lab) {
 	t.Helper()
-	for _, argv := range [][]string{
-		{"cp", "/usr/bin/" + emulator, filepath.Join(l.Share(), emulator)},
-		{"aarch64-linux-gnu-gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-nostdlib", "-o", filepath.Join(root, preloaded), "files/emulated-ioctl.c"},
-	} {
-		if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v (apt-get install qemu-user-static gcc-aarch64-linux-gnu libc6-dev-arm64-cross)\n%s", argv[0], err, out)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(root, "etc/ld.so.preload"), []byte(preloaded+"\n"), 0o644); err != nil { //nolint:gosec // all programs read it
-		t.Fatal(err)
-	}
-	// Programs that tests start and the image lacks. This one is static, of the node's processor.
-	for _, name := range []string{"true", "dd", "sync", "sha256sum", "mkfs.vfat"} {
-		if out, err := exec.CommandContext(t.Context(), "cp", "/bin/busybox", filepath.Join(root, "usr/bin", name)).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
-	// As in a pod, LVM does not wait for udev, and starts no dmeventd.
-	local := "activation { udev_sync=0 udev_rules=0 monitoring=0 }\n"
-	if err := os.WriteFile(filepath.Join(root, "etc/lvm/lvmlocal.conf"), []byte(local), 0o644); err != nil { //nolint:gosec // as above
-		t.Fatal(err)
-	}
-	runOnNode(t, l, "node-1", nil, "sh", "-exc", prepareEmulation)
-	runOnNode(t, l, "node-1", strings.NewReader(binaryFormat), "sh", "-c", "cat >/proc/sys/fs/binfmt_misc/register")
+	unpackImage(t, l)
+	base, err := l.DriverBase(t.Context(), l.Arch())
+	must(t, err)
+	archive, err := os.Open(base)
+	must(t, err)
+	defer func() { must(t, archive.Close()) }()
+	runOnNode(t, l, "node-1", archive, "sh", "-exc", `mkdir -p /image && tar -xz -C /image && mount --bind /image `+imageInNode)
 }
 
-const (
-	emulator  = "qemu-aarch64-static"
-	preloaded = "/usr/lib/emulated-ioctl.so"
-	// binaryFormat matches the first bytes of an ELF file for arm64: 0xb7 is EM_AARCH64.
-	binaryFormat = `:arm64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00` +
-		`:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:/mnt/lab/` + emulator + `:F`
-	// The tests cannot tell the node's udev about their rules, as the image has no udevadm: without them it activates their volumes.
-	prepareEmulation = `udevadm control --exit
-rm -f /run/udev/control
-modprobe -a binfmt_misc loop dm-mod dm-raid dm-thin-pool dm-snapshot dm-mirror dm-crypt ext4 xfs btrfs
-mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
-mkdir -p /tmp/volume ` + imageInNode + `/mnt/lab
-mount --bind /mnt/lab ` + imageInNode + `/mnt/lab
-for dir in /dev /proc /sys /run /tmp; do mkdir -p ` + imageInNode + `$dir; mount --rbind $dir ` + imageInNode + `$dir; done`
-)
+// prepareRoot makes the unpacked image a root for programs, with the node's devices. As in a pod, LVM does not wait for udev, and starts no dmeventd.
+const prepareRoot = `cp /mnt/lab/nodelvm ` + imageInNode + `
+echo "activation { udev_sync=0 udev_rules=0 monitoring=0 }" >` + imageInNode + `/etc/lvm/lvmlocal.conf
+mkdir -p /tmp/volume
+for dir in /dev /proc /sys /run /tmp /usr/lib/modules; do mkdir -p ` + imageInNode + `$dir; mount --rbind --make-rslave $dir ` + imageInNode + `$dir; done`
 
-// inImage is what starts a program in the image. Without G_SLICE, a child of qemu 7.2 can wait for ever for a lock that a thread of its
-// parent had when it was started (QEMU issue 285).
-func inImage() []string {
-	return []string{"env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "G_SLICE=always-malloc", "chroot", imageInNode}
-}
+// leaveRoot undoes these mounts: in the node a volume of a later test would be mounted twice.
+const leaveRoot = `for dir in /dev /proc /sys /run /tmp /usr/lib/modules; do umount --recursive ` + imageInNode + `$dir; done`
 
-// runTools runs what toolRuns lists; each needs what the ones before it made.
-func runTools(t *testing.T, l *lab.Lab) {
+// runInImage runs a command in the image when the node's udev has closed the devices again that the one before it changed.
+const runInImage = "udevadm settle; exec chroot " + imageInNode + ` "$@"`
+
+// runTools runs what toolRuns lists in the unpacked image; each needs what the ones before it made.
+func runTools(t *testing.T, l *lab.Lab, disks []string) {
+	compileFor(t, l.Arch(), "../..", "build", "-o", filepath.Join(l.Share(), "nodelvm"), "./cmd/nodelvm")
+	runOnNode(t, l, "node-1", nil, "sh", "-exc", prepareRoot)
+	defer runOnNode(t, l, "node-1", nil, "sh", "-exc", leaveRoot)
 	for _, run := range toolRuns {
-		out := runOnNode(t, l, "node-1", nil, append(inImage(), strings.Fields(run.command)...)...)
+		argv := strings.Fields(strings.ReplaceAll(run.command, "DISKS", strings.Join(disks, " ")))
+		out := runOnNode(t, l, "node-1", nil, append([]string{"sh", "-c", runInImage, "sh"}, argv...)...)
 		if !strings.Contains(out, run.prints) {
 			t.Fatalf("%s printed no %q:\n%s", run.command, run.prints, out)
 		}
 	}
 }
 
-// toolRuns are commands of the image, in order, and what each must print. The volume group arm64 has both disks of the node.
+// toolRuns are commands of the image, in order, and what each must print. DISKS stands for the node's disks.
 var toolRuns = []struct{ command, prints string }{
 	{"/nodelvm version", "devel"},
-	{"lvm vgcreate -y arm64 /dev/ubdb /dev/ubdc", "created"},
+	{"lvm vgcreate -y arm64 DISKS", "created"},
 	{"lvm lvcreate -y -L 400m -n linear arm64", "created"},
 	{"lvm lvcreate -y --type striped -i 2 -L 64m -n striped arm64", "created"},
 	{"lvm lvcreate -y --type raid1 -m 1 -L 64m -n raid1 arm64", "created"},
@@ -148,27 +105,31 @@ var toolRuns = []struct{ command, prints string }{
 	{"mkfs.ext4 -q /dev/arm64/linear", ""},
 	{"blkid -p -o value -s TYPE /dev/arm64/linear", "ext4"},
 	{"mount /dev/arm64/linear /tmp/volume", ""},
-	{"umount /tmp/volume", ""},
 	{"lvm lvextend -L +100m arm64/linear", "successfully resized"},
 	{"dmsetup table arm64-linear", "819200 204800 linear"}, // two targets
+	{"resize2fs /dev/arm64/linear", "on-line resizing"},
+	{"umount /tmp/volume", ""},
 	{"fsck.ext4 -f -p /dev/arm64/linear", "non-contiguous"},
-	{"resize2fs /dev/arm64/linear", "512000"},
 	{"wipefs -a /dev/arm64/linear", "ext4"},
 	{"mkfs.xfs -q /dev/arm64/linear", ""},
 	{"blkid -p -o value -s TYPE /dev/arm64/linear", "xfs"},
 	{"mount /dev/arm64/linear /tmp/volume", ""},
+	{"lvm lvextend -L +16m arm64/linear", "successfully resized"},
+	{"xfs_growfs /tmp/volume", "data blocks changed"},
 	{"umount /tmp/volume", ""},
 	{"wipefs -a /dev/arm64/linear", "xfs"},
 	{"mkfs.btrfs -q /dev/arm64/linear", ""},
 	{"blkid -p -o value -s TYPE /dev/arm64/linear", "btrfs"},
 	{"mount /dev/arm64/linear /tmp/volume", ""},
+	{"lvm lvextend -L +16m arm64/linear", "successfully resized"},
+	{"btrfs filesystem resize max /tmp/volume", "Resize"},
 	{"umount /tmp/volume", ""},
 	{"btrfs check /dev/arm64/linear", "no error found"},
 	{"wipefs -a /dev/arm64/linear", "btrfs"},
 
 	{"cryptsetup luksFormat -q --pbkdf argon2id --pbkdf-memory 32768 --pbkdf-force-iterations 4 --key-file /etc/debian_version /dev/arm64/linear", ""},
 	{"cryptsetup open --key-file /etc/debian_version /dev/arm64/linear arm64-plain", ""},
-	{"cryptsetup status arm64-plain", "LUKS2"},
+	{"cryptsetup status arm64-plain", "key location: keyring"},
 	{"cryptsetup resize --key-file /etc/debian_version arm64-plain", ""},
 	{"cryptsetup close arm64-plain", ""},
 

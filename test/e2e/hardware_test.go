@@ -37,17 +37,23 @@ func TestHardware(t *testing.T) {
 	address, err := l.ServeDisks(t.Context(), "node-1")
 	must(t, err)
 	t.Setenv("NODELVM_TEST_DISK_SERVICE", address)
-	slowness, err := strconv.ParseFloat(os.Getenv(wait.Variable), 64)
-	if err != nil || slowness < 1 {
-		slowness = 1
-	}
-	t.Setenv(wait.Variable, fmt.Sprintf("%.2f", slowness*hardwareSlowness))
+	slowDown(t)
 	selected := onlyJob(hardwareJobs)
 	for i := range selected {
 		selected[i].disks = disksBySerial(t, l, driverDisks)
 	}
 	t.Run("jobs", func(t *testing.T) { runJobs(t, l, selected) })
 	checkHardwareTable(t, selected)
+}
+
+// slowDown lets tests wait longer, as their node is slower than one of user-mode Linux.
+func slowDown(t *testing.T) {
+	t.Helper()
+	slowness, err := strconv.ParseFloat(os.Getenv(wait.Variable), 64)
+	if err != nil || slowness < 1 {
+		slowness = 1
+	}
+	t.Setenv(wait.Variable, fmt.Sprintf("%.2f", slowness*hardwareSlowness))
 }
 
 // disksBySerial returns the devices of node-1 with these serial numbers.

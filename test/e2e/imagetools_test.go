@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -27,9 +26,9 @@ var imageTools = []string{
 }
 
 // unpackTools makes a folder of the image's tools on the nodes' share. The tools run in the node with the image's libraries.
-func unpackTools(t *testing.T, l *lab.Lab) {
+func unpackTools(t *testing.T, l *lab.Lab, root string) {
 	t.Helper()
-	root, dir := unpackImage(t, l, runtime.GOARCH), filepath.Join(l.Share(), filepath.Base(toolsInNode))
+	dir := filepath.Join(l.Share(), filepath.Base(toolsInNode))
 	must(t, os.MkdirAll(dir, 0o755))
 	loaders, err := filepath.Glob(filepath.Join(root, "usr/lib*/ld-linux-*.so.*"))
 	libraries, globErr := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu"))
@@ -49,12 +48,15 @@ func unpackTools(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// unpackImage unpacks the root of the driver's image for a processor on the nodes' share, where a node has it at imageInNode.
-func unpackImage(t *testing.T, l *lab.Lab, arch string) (root string) {
+// unpackImage unpacks the root of the driver's image on the nodes' share, where a node has it at imageInNode.
+func unpackImage(t *testing.T, l *lab.Lab) (root string) {
 	t.Helper()
-	base, err := l.DriverBase(t.Context(), arch)
+	base, err := l.DriverBase(t.Context(), l.Arch())
 	must(t, err)
 	root = filepath.Join(l.Share(), filepath.Base(imageInNode))
+	if _, err := os.Stat(root); err == nil {
+		return root
+	}
 	must(t, os.MkdirAll(root, 0o755))
 	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", base, "-C", root, "--exclude=dev/*").CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v\n%s", err, out)

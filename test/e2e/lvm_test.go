@@ -31,7 +31,6 @@ type job struct {
 	skip     string   // An expression of tests that do not run.
 	tools    bool     // Run the tools of the driver's image instead of the node's.
 	long     bool     // Only in make test-long.
-	inImage  bool     // Run in the driver's image for arm64: see emulate.
 	of       string   // The test of this package that runs it; "": TestLVM.
 	disks    []string // The node's blank disks; none: those of a node of user-mode Linux.
 }
@@ -129,15 +128,8 @@ func TestNodes(t *testing.T) {
 	if os.Getenv("NODELVM_TEST_CASES") == "" {
 		t.Setenv("NODELVM_TEST_CASES", strconv.Itoa(casesOfGate))
 	}
-	var selected []job
-	for _, j := range jobs {
-		if len(j.gate) > 0 {
-			j.tests = j.gate
-			selected = append(selected, j)
-		}
-	}
 	l := raiseNodes(t, "nodes", 2)
-	if t.Run("jobs", func(t *testing.T) { runJobs(t, l, selected) }) {
+	if t.Run("jobs", func(t *testing.T) { runJobs(t, l, gateJobs()) }) {
 		blankDisks(t, l, "node-1", umlDisks...)
 		t.Run("power", func(t *testing.T) {
 			cutPowerOf(t, l, "reallvm", "./lvm/lvmtest/power", number(t, "NODELVM_TEST_CUTS", 2))
@@ -145,19 +137,30 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// runJobs runs jobs in the two nodes of a lab.
+// gateJobs returns the jobs of make test, with the tests that it runs.
+func gateJobs() (selected []job) {
+	for _, j := range jobs {
+		if len(j.gate) > 0 {
+			j.tests = j.gate
+			selected = append(selected, j)
+		}
+	}
+	return selected
+}
+
+// runJobs runs jobs in the nodes of a lab.
 func runJobs(t *testing.T, l *lab.Lab, jobs []job) {
 	t.Helper()
 	if len(jobs) == 0 {
 		t.Fatal("no job is selected")
 	}
 	share := l.Share()
-	compile(t, "../..", "build", "-o", share+"/nodelvm", "./cmd/nodelvm")
+	compileFor(t, l.Arch(), "../..", "build", "-o", share+"/nodelvm", "./cmd/nodelvm")
 	compile(t, "..", "build", "-o", labCommand(l), "./cmd/lab")
-	unpackTools(t, l)
+	unpackTools(t, l, unpackImage(t, l))
 	queue := make(chan job, len(jobs))
 	for _, j := range jobs {
-		compile(t, j.dir, "test", "-c", "-tags", j.tag, "-o", filepath.Join(share, j.name+".test"), j.pkg)
+		compileFor(t, l.Arch(), j.dir, "test", "-c", "-tags", j.tag, "-o", filepath.Join(share, j.name+".test"), j.pkg)
 		queue <- j
 	}
 	close(queue)
@@ -270,9 +273,6 @@ func (j job) run(t *testing.T, l *lab.Lab, node string) {
 	argv = append(argv, j.environment()...)
 	if j.tools {
 		argv = append(argv, "PATH="+toolsInNode+":/usr/sbin:/usr/bin:/sbin:/bin", "MKE2FS_CONFIG="+imageInNode+"/etc/mke2fs.conf")
-	}
-	if j.inImage {
-		argv = append(argv, inImage()...)
 	}
 	argv = append(argv, "/mnt/lab/"+j.name+".test", "-test.v=test2json", "-test.timeout="+patience(),
 		"-test.run="+strings.Join(j.tests, "|"), "-test.skip="+j.skip)

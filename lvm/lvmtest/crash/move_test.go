@@ -1,4 +1,4 @@
-//go:build reallvm && amd64
+//go:build reallvm
 
 package crash
 

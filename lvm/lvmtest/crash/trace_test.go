@@ -1,9 +1,8 @@
-//go:build reallvm && amd64
+//go:build reallvm
 
 package crash
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/tracing"
 )
 
 // The crash tests trace a driver, the victim, and its child processes with ptrace(2), and count the points at which something
@@ -153,9 +154,9 @@ var dmChanges = map[uint64]string{3: "DM_DEV_CREATE", 4: "DM_DEV_REMOVE", 5: "DM
 // syscall handles a system call that a process is about to make.
 func (t *tracer) syscall(pid int) {
 	command, isLVM := t.commands[pid]
-	switch number := register(pid, registerNumber); {
-	case number == unix.SYS_IOCTL:
-		what := changeOf(pid)
+	switch call := tracing.CallOf(pid); {
+	case call.Number == unix.SYS_IOCTL:
+		what := changeOf(pid, call)
 		switch {
 		case what == "":
 		case isLVM:
@@ -164,10 +165,10 @@ func (t *tracer) syscall(pid int) {
 			t.point(pid, ofDriver+what)
 		}
 	case !isLVM:
-	case number == unix.SYS_EXIT_GROUP:
+	case call.Number == unix.SYS_EXIT_GROUP:
 		t.point(pid, command+": end")
 	default:
-		file := fmt.Sprintf("/proc/%d/fd/%d", pid, register(pid, registerFirst))
+		file := fmt.Sprintf("/proc/%d/fd/%d", pid, call.First)
 		info, err := os.Stat(file)
 		name, gone := os.Readlink(file)
 		if err == nil && gone == nil && info.Mode().Type() == os.ModeDevice {
@@ -191,13 +192,12 @@ func (t *tracer) ofVictim(pid int) bool {
 }
 
 // changeOf names what an ioctl changes; "" for nothing.
-func changeOf(pid int) string {
-	request := register(pid, registerSecond)
-	if request == unix.BLKZEROOUT {
+func changeOf(pid int, call tracing.Call) string {
+	if call.Second == unix.BLKZEROOUT {
 		return "BLKZEROOUT"
 	}
-	name := dmChanges[request&0xff]
-	if name == "DM_DEV_SUSPEND" && !suspends(pid) {
+	name := dmChanges[call.Second&0xff]
+	if name == "DM_DEV_SUSPEND" && !suspends(pid, call) {
 		name = "DM_DEV_RESUME"
 	}
 	return name
@@ -244,28 +244,10 @@ func (t *tracer) kill(lvm int) {
 	}
 }
 
-// Offsets of a stopped process's registers in struct user (Linux, arch/x86/include/asm/user_64.h). User-mode Linux has
-// PTRACE_PEEKUSER, but not every request that reads all registers at once.
-const (
-	registerNumber = 15 * 8 // orig_rax
-	registerFirst  = 14 * 8 // rdi
-	registerSecond = 13 * 8 // rsi
-	registerThird  = 12 * 8 // rdx
-)
-
-// register returns 0 for a process that was killed meanwhile.
-func register(pid int, offset uintptr) uint64 {
-	word := make([]byte, 8)
-	if _, err := unix.PtracePeekUser(pid, offset, word); err != nil {
-		return 0
-	}
-	return binary.NativeEndian.Uint64(word)
-}
-
 // suspends reads the flags of a struct dm_ioctl, which distinguish suspend from resume: DM_SUSPEND_FLAG is bit 1.
-func suspends(pid int) bool {
+func suspends(pid int, call tracing.Call) bool {
 	flags := make([]byte, 4)
-	_, err := unix.PtracePeekData(pid, uintptr(register(pid, registerThird))+28, flags)
+	_, err := unix.PtracePeekData(pid, uintptr(call.Third)+28, flags)
 	return err == nil && flags[0]&2 != 0
 }
 
