@@ -144,9 +144,10 @@ func TestDeviceNames_RealLVM(t *testing.T) {
 				t.Errorf("with no volume of the driver left, /dev has %q", left)
 			}
 			hostLVM(t, "lvremove", "-y", "-ff", reallvm.Group)
-			hostLVM(t, "vgrename", reallvm.Group, reallvm.Group+"-2")
-			hostLVM(t, "vgrename", reallvm.Group+"-2", reallvm.Group)
-			if left := append(hostNames(t, reallvm.Group), hostNames(t, reallvm.Group+"-2")...); len(left) > 0 {
+			renamed := reallvm.Group + "-renamed"
+			hostLVM(t, "vgrename", reallvm.Group, renamed)
+			hostLVM(t, "vgrename", renamed, reallvm.Group)
+			if left := append(hostNames(t, reallvm.Group), hostNames(t, renamed)...); len(left) > 0 {
 				t.Errorf("with no volume left, /dev has %q", left)
 			}
 		})
