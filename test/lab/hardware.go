@@ -55,8 +55,9 @@ var hardwareDisks = []hardwareDisk{
 	{name: "path-2", bus: busSCSI2, size: gib, sector: 512, wwn: wwnOfPaths, pathTo: "path-1"},
 }
 
-// kernelWords are the kernel's command line in a node on emulated hardware. A panic ends qemu, because of -no-reboot.
-const kernelWords = "mitigations=off panic=-1 net.ifnames=0"
+// kernelWords are the kernel's command line in a node on emulated hardware. A panic ends qemu, because of -no-reboot. SELinux has no policy until a
+// test loads one, as in user-mode Linux; by default Debian's kernel has AppArmor in its place.
+const kernelWords = "mitigations=off panic=-1 net.ifnames=0 security=selinux"
 
 // thisArch is the architecture of this machine, and of nodes of user-mode Linux.
 const thisArch = "amd64"
