@@ -122,7 +122,7 @@ func TestConfig(t *testing.T) {
 		t.Errorf("block drivers %v, want %v", types, want)
 	}
 	conf := lvmConf(lvm.Config{SystemDir: "/etc/ours", LockDir: `/run/"lock`, BackupDir: "/backup"}, types)
-	for _, want := range []string{`types = [ "sd", 16, "ubd", 16, "blkext", 16 ]`, `locking_dir = "/run/\"lock"`, `backup_dir = "/backup"`, "use_aio = 0", "udev_sync = 0", `dir = "/etc/ours/dev"`, `scan = [ "/dev" ]`} {
+	for _, want := range []string{`types = [ "sd", 16, "ubd", 16, "blkext", 16 ]`, `locking_dir = "/run/\"lock"`, `backup_dir = "/backup"`, "use_aio = 0", "udev_sync = 0", `dir = "/etc/ours/dev"`, `scan = [ "/dev" ]`, "--clear-needs-check-flag"} {
 		if !strings.Contains(conf, want) {
 			t.Errorf("the configuration lacks %s:\n%s", want, conf)
 		}

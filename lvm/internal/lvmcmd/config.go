@@ -42,6 +42,8 @@ func WriteConfig(cfg lvm.Config) error {
 //   - no devices file, no hints: each command that writes names its disks (--devices).
 //   - reserved_memory: before it suspends a device, lvm would touch and lock 8 MiB page by page, a third of an lvextend's
 //     time, in case the device carries swap or the root file system; a managed volume carries neither.
+//   - thin_check_options: the kernel keeps a thin pool read-only after a failed commit until a check finds its metadata sound. LVM checks a
+//     pool before it activates one, and some distributions' LVM does not tell the kernel of success (thin_check(8), --clear-needs-check-flag).
 //   - types: LVM accepts only disks of drivers that it knows by name, and a container cannot see what the host's
 //     configuration adds; so this names each driver of the kernel.
 func lvmConf(cfg lvm.Config, types []string) string {
@@ -79,6 +81,7 @@ global {
 	use_lvmpolld = 0
 	notify_dbus = 0
 	event_activation = 0
+	thin_check_options = [ "-q", "--clear-needs-check-flag" ]
 	%s
 }
 activation {
