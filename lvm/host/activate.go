@@ -60,7 +60,7 @@ func (h *Host) activate(ctx context.Context, a activating) (done activated, err 
 	if err != nil {
 		return done, err
 	}
-	g, _, v, err := engine.FindReady(s, id, uuid)
+	g, lv, v, err := engine.FindReady(s, id, uuid)
 	switch {
 	case err != nil && g.Unreadable != "":
 		h.replays.Delete(uuid) // it may get another device
@@ -85,7 +85,7 @@ func (h *Host) activate(ctx context.Context, a activating) (done activated, err 
 		}
 	}
 	done.volume = v
-	done.device, err = h.engine.EnsureActive(ctx, v)
+	done.device, err = h.engine.EnsureActive(ctx, g, lv, v)
 	return done, err
 }
 

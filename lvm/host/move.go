@@ -260,7 +260,7 @@ func (h *Host) MoveDevice(ctx context.Context, id lvm.ID, uuid, move string) (st
 		case at.v.State != lvm.StateMoving && at.v.State != lvm.StateReceiving || at.v.Move != move:
 			return "", stepRefused(at.v, "opened for move "+move)
 		}
-		return h.engine.EnsureActive(ctx, at.v)
+		return h.engine.EnsureActive(ctx, at.g, at.lv, at.v)
 	})
 }
 

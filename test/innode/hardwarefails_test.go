@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -149,4 +150,62 @@ func TestHardwareLegFails(t *testing.T) {
 		Capacity:  fmt.Sprintf("%s; while it fails 0; then %s", mib(whole), mib(whole)),
 		Condition: string(lvm.ConditionVolumeDegraded), Message: message,
 	}.print(t, map[string]string{disk: formerName, filepath.Base(v.GetVolumeId()): "LV"})
+}
+
+// TestHardwarePoolFails: the disk with the metadata of a thin pool fails, and stays in the node. The kernel then keeps the pool from writing although
+// the disk works again. The condition says what to do: when the next pod starts, the pool takes writes.
+func TestHardwarePoolFails(t *testing.T) {
+	const group = "vg-pool"
+	serials := []string{"nvme-a", "nvme-b"}
+	hardwareGroup(t, group, serials...)
+	c := connect(t)
+	request := onDisks("pool", group, 96*mebibyte, "layout", "thin")
+	request.VolumeCapabilities = []*csi.VolumeCapability{blockCapability()}
+	v := c.create(t, request)
+	pod := c.opened(t, v, blockCapability(), nil)
+	next := 0
+	write := func() error { // to a part that the pool has no chunk for yet, so that its metadata changes
+		next++
+		return command("dd", "if=/dev/urandom", "of="+pod.target, "bs=1M", "count=1", fmt.Sprint("seek=", next), "oflag=direct", "conv=notrunc,fsync", "status=none")
+	}
+	must(t, write())
+	content := func() string { // of the first write
+		return output(t, "sh", "-c", "dd if="+pod.target+" bs=1M count=1 skip=1 iflag=direct status=none | sha256sum")
+	}
+	before := content()
+	settled(t)
+	metadata := output(t, realLVM, "lvs", "-a", "--noheadings", "-o", "devices", "-S", "lv_name=~_tmeta$", group)
+	serial := serialOf(t, serials, strings.ReplaceAll(metadata, "(", " ("))
+	if serial == serials[0] {
+		slices.Reverse(serials)
+	}
+	// On the disk of the data's beginning, writes would fail before they change the metadata.
+	must(t, command(realLVM, "pvmove", "-qq", "-i", "1", "-n", lvm.DefaultPool+"_tmeta", diskOf(t, serial), diskOf(t, serials[0])))
+	serial = serials[0]
+	whole, disk := c.capacity(t, request.Parameters), diskOf(t, serial)
+
+	t.Logf("%s, %s, below the pool's metadata fails", serial, disk)
+	repair := fail(t, serial)
+	if err := write(); err == nil {
+		t.Error("a write succeeded without the pool's metadata")
+	}
+	eventually(t, 30*time.Second, "no capacity", func() bool { return c.capacity(t, request.Parameters) == 0 })
+
+	repair()
+	message := awaitCondition(t, lvm.ConditionThinPoolFailed, group, v)
+	if err := write(); err == nil {
+		t.Error("the pool takes writes again by itself")
+	}
+	must(t, pod.restart(t, nil))
+	if now := content(); now != before {
+		t.Errorf("the next pod reads %s instead of %s", now, before)
+	}
+	must(t, write())
+	awaitNoConditions(t, group)
+	eventually(t, time.Minute, "the capacity is what it was", func() bool { return c.capacity(t, request.Parameters) == whole })
+	row{
+		Case: "a disk below it fails (EIO) and works again: thin", Pod: "errors; the next pod has the data",
+		Capacity:  fmt.Sprintf("%s; while it fails 0; then %s", mib(whole), mib(whole)),
+		Condition: string(lvm.ConditionThinPoolFailed), Message: message,
+	}.print(t, map[string]string{disk: formerName})
 }

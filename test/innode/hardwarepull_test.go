@@ -14,9 +14,9 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// TestHardwarePull: the disk below a volume is pulled while a pod writes to it, and returns with another name. The pod of a RAID volume goes on,
-// and the driver uses the returned disk by itself. The pod of any other volume sees errors, a condition says what to do, and the next pod has
-// the data. The capacity is that of the disks in the node. No volume is created twice, and none is called lost.
+// TestHardwarePull: each disk below a volume, one after the other, is pulled while a pod writes to it, and returns with another name. The pod of a
+// RAID volume goes on, and the driver uses the returned disk by itself. The pod of any other volume sees errors, a condition says what to do, and
+// the next pod has the data. The capacity is that of the disks in the node. No volume is created twice, and none is called lost.
 func TestHardwarePull(t *testing.T) {
 	two := []string{"nvme-a", "nvme-b"}
 	for i, c := range []pullCase{
@@ -35,7 +35,7 @@ func TestHardwarePull(t *testing.T) {
 	}
 }
 
-// pullCase is a volume in its own group, one of whose disks below the volume is pulled.
+// pullCase is a volume in its own group. Each of the group's disks below it is pulled.
 type pullCase struct {
 	name       string
 	serials    []string // of the group's disks
@@ -52,40 +52,49 @@ func (p pullCase) run(t *testing.T) {
 	if slices.Contains(p.parameters, "luks2") {
 		secret = newSecret(t)
 	}
-	v := c.create(t, request)
-	pod := c.opened(t, v, mountCapability("ext4"), secret)
-	must(t, writes(pod.file("text"), "before"))
+	pod := c.opened(t, c.create(t, request), mountCapability("ext4"), secret)
 	settled(t)
-	whole, before, lost := c.capacity(t, request.Parameters), volumes(t), p.below(t)
-	former := diskOf(t, lost)
-	t.Logf("pulls %s, %s; the capacity is %s", lost, former, mib(whole))
+	for i, serial := range p.below(t) {
+		r, names := p.pullDisk(t, serial, pod, request.Parameters, secret)
+		if i == 0 {
+			r.print(t, names)
+		}
+	}
+}
 
-	pull(t, lost)
+// pullDisk pulls a disk and puts it back. It returns what the run shows, and names for the devices in its message.
+func (p pullCase) pullDisk(t *testing.T, serial string, pod opened, parameters, secret map[string]string) (row, map[string]string) {
+	must(t, writes(pod.file("text"), "before "+serial))
+	whole, before, former := pod.client.capacity(t, parameters), volumes(t), diskOf(t, serial)
+	t.Logf("pulls %s, %s; the capacity is %s", serial, former, mib(whole))
+
+	pull(t, serial)
 	r := row{Case: "a disk below it is pulled and returns: " + p.name}
 	p.checkPod(t, pod)
-	r.Condition, r.Message = p.awaitMissing(t, v)
-	eventually(t, 30*time.Second, "no capacity in a group without one of its disks", func() bool { return c.capacity(t, request.Parameters) == 0 })
+	r.Condition, r.Message = p.awaitMissing(t, pod.v)
+	eventually(t, 30*time.Second, "no capacity in a group without one of its disks", func() bool { return pod.client.capacity(t, parameters) == 0 })
 
-	back := plug(t, lost)
+	back := plug(t, serial)
 	if back == former {
 		t.Errorf("the disk is back under its former name %s, so the test shows nothing", former)
 	}
 	p.useAgain(t, &r, pod, secret)
 	awaitNoConditions(t, p.group)
-	eventually(t, time.Minute, "the capacity is what it was", func() bool { return c.capacity(t, request.Parameters) == whole })
+	eventually(t, time.Minute, "the capacity is what it was", func() bool { return pod.client.capacity(t, parameters) == whole })
 	if after := volumes(t); !slices.Equal(before, after) {
 		t.Errorf("the volumes were %q, and are %q", before, after)
 	}
-	reads(t, pod.file("text"), "before")
+	reads(t, pod.file("text"), "before "+serial)
 	must(t, writes(pod.file("text"), "after"))
 	r.Capacity = fmt.Sprintf("%s; without the disk 0; then %s", mib(whole), mib(whole))
-	r.print(t, map[string]string{former: formerName, back: presentName})
+	return r, map[string]string{former: formerName, back: presentName}
 }
 
-// below returns the serial number of a disk that the volume, or its thin pool, is on.
-func (p pullCase) below(t *testing.T) string {
+// below returns the serial numbers of the disks that the volume, or its thin pool, is on.
+func (p pullCase) below(t *testing.T) []string {
 	t.Helper()
-	return serialOf(t, p.serials, output(t, realLVM, "pvs", "--noheadings", "-o", "pv_name", "-S", "pv_used>0 && vg_name="+p.group))
+	used := strings.Fields(output(t, realLVM, "pvs", "--noheadings", "-o", "pv_name", "-S", "pv_used>0 && vg_name="+p.group))
+	return slices.DeleteFunc(slices.Clone(p.serials), func(serial string) bool { return !slices.Contains(used, diskOf(t, serial)) })
 }
 
 // checkPod checks what the pod of the volume can do without the disk.

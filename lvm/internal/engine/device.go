@@ -88,14 +88,14 @@ func CheckUUID(g lvm.Group, v lvm.Volume, uuid string) error {
 	return g.AbsentError("volume %s was removed and %s/%s created again (UUID %s instead of %s)", v.ID, v.Group, v.ID.LV, v.UUID, uuid)
 }
 
-// EnsureActive returns the volume's device. If necessary, it activates the volume, resumes the device, or makes it map a disk again
-// that was removed and is back.
-func (e *Engine) EnsureActive(ctx context.Context, v lvm.Volume) (string, error) {
+// EnsureActive returns the device of a volume of a group. If necessary, it activates the volume, resumes the device, makes it map a disk again
+// that was removed and is back, or activates its failed thin pool again.
+func (e *Engine) EnsureActive(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volume) (string, error) {
 	path, active, err := e.FindDevice(ctx, v.ID, v.UUID)
 	if err != nil {
 		return "", err
 	}
-	if active && !e.suspended(path) && !e.mapsRemovedDisk(path) {
+	if active && !e.suspended(path) && !e.mapsRemovedDisk(path) && e.failedPool(g, lv) == nil {
 		return path, nil
 	}
 	s, unlock, err := e.lockedFirst(ctx, v.ID.VG, "activating volume "+v.ID.LV, owedByActivation, e.ReadVolumes)
@@ -122,6 +122,9 @@ func (e *Engine) activateLocked(ctx context.Context, s lvm.State, v lvm.Volume) 
 	}
 	t, err := lvmcmd.TargetOf(g.Name, v.ID.LV)
 	if err != nil {
+		return "", err
+	}
+	if err := e.reactivateFailedPool(ctx, g, lv); err != nil {
 		return "", err
 	}
 	path, active, err := e.FindDevice(ctx, v.ID, v.UUID)

@@ -61,7 +61,7 @@ func (e *Engine) mapPresentDisks(ctx context.Context, g lvm.Group, lv lvm.LV, v 
 	if err != nil || len(pvs) == 0 {
 		return path, err
 	}
-	steps, err := e.remapSteps(ctx, g, lv)
+	steps, err := e.reactivation(ctx, g, lv)
 	if lvm.KindOf(err) == lvm.KindInUse {
 		e.Log.Warn("a volume in use maps a removed disk; the driver activates it again once it is unused", "volume", v.ID.String(), "removed", removed, "error", err)
 		return path, nil
@@ -87,9 +87,9 @@ func (e *Engine) mapPresentDisks(ctx context.Context, g lvm.Group, lv lvm.LV, v 
 	return path, err
 }
 
-// remapSteps returns the commands that make a volume's device map its present disks. KindInUse: the volume, or another of its thin
-// pool, is in use.
-func (e *Engine) remapSteps(ctx context.Context, g lvm.Group, lv lvm.LV) ([]lvmcmd.Step, error) {
+// reactivation returns the commands that activate a volume again, with its thin pool and the active volumes of this pool. They reload a RAID
+// volume's table instead. KindInUse: the volume, or another of its thin pool, is in use.
+func (e *Engine) reactivation(ctx context.Context, g lvm.Group, lv lvm.LV) ([]lvmcmd.Step, error) {
 	t, err := lvmcmd.TargetOf(g.Name, lv.Name)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,10 @@ func (e *Engine) remapSteps(ctx context.Context, g lvm.Group, lv lvm.LV) ([]lvmc
 		}
 		active = append(active, target)
 	}
-	steps := []lvmcmd.Step{{Argv: lvmcmd.DeactivateArgs(g, active...)}}
+	var steps []lvmcmd.Step
+	if len(active) > 0 {
+		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.DeactivateArgs(g, active...)})
+	}
 	if lv.Pool != "" {
 		pool, err := lvmcmd.TargetOf(g.Name, lv.Pool)
 		if err != nil {

@@ -31,11 +31,19 @@ func (c *groupCheck) checkThin(ctx context.Context, p checkedVolume) {
 	}
 	switch name := string(c.group.Name) + "/" + p.lv.Pool; {
 	case s.IsFailed():
-		c.addPool(lvm.ConditionThinPoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): stop what uses the pool, deactivate its volumes, and repair it with lvconvert --repair %s", name, s.FailureReason(), name)
+		c.addPool(lvm.ConditionThinPoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): %s", name, s.FailureReason(), failedRemedy(c.group, p.lv.Pool, *s))
 	case s.IsFull():
 		c.addPool(lvm.ConditionThinPoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; %s",
 			name, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal), poolRemedy(c.group, p.lv.Pool))
 	}
+}
+
+// failedRemedy says how a pool takes writes again.
+func failedRemedy(g lvm.Group, pool string, s lvm.PoolStatus) string {
+	if lv := g.FindLV(pool); lv != nil && lv.Thin != nil && s.IsMismatched(*lv.Thin) {
+		return "end none of its pods before the newer metadata of the volume group is restored"
+	}
+	return fmt.Sprintf("end all pods with volumes of the pool; when the next one starts, LVM checks the pool, and it takes writes again if its metadata is sound. Otherwise repair it with lvconvert --repair %s/%s", g.Name, pool)
 }
 
 // checkPool returns a pool's status, and adds a condition if the pool is nearly full, and one if LVM's metadata is not of this state of the

@@ -42,8 +42,9 @@ func WriteConfig(cfg lvm.Config) error {
 //   - no devices file, no hints: each command that writes names its disks (--devices).
 //   - reserved_memory: before it suspends a device, lvm would touch and lock 8 MiB page by page, a third of an lvextend's
 //     time, in case the device carries swap or the root file system; a managed volume carries neither.
-//   - thin_check_options: the kernel keeps a thin pool read-only after a failed commit until a check finds its metadata sound. LVM checks a
-//     pool before it activates one, and some distributions' LVM does not tell the kernel of success (thin_check(8), --clear-needs-check-flag).
+//   - thin_check_options: after a failed commit, a flag in a thin pool's metadata keeps the pool read-only. LVM runs thin_check before it
+//     activates a pool; with this option, which some distributions leave out, thin_check clears the flag of metadata that it finds sound
+//     (thin_check(8)).
 //   - types: LVM accepts only disks of drivers that it knows by name, and a container cannot see what the host's
 //     configuration adds; so this names each driver of the kernel.
 func lvmConf(cfg lvm.Config, types []string) string {

@@ -113,7 +113,7 @@ func (w *Wiper) writable(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm.Volu
 	if err := engine.CheckNoDependents(g, lv, "wiped"); err != nil { // zeroes would fill an admin's snapshot
 		return "", err
 	}
-	if path, err = w.engine.EnsureActive(ctx, v); err != nil {
+	if path, err = w.engine.EnsureActive(ctx, g, lv, v); err != nil {
 		return "", err
 	}
 	// A pod to which it was published at the moment of the deletion could write behind the zeroes.

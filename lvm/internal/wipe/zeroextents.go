@@ -25,7 +25,7 @@ func (w *Wiper) ZeroExtents(ctx context.Context, id lvm.ID, extents []lvm.Run) e
 		return err
 	}
 	defer turn.End()
-	path, err := w.engine.EnsureActive(ctx, v)
+	path, err := w.engine.EnsureActive(ctx, g, lv, v)
 	if err != nil {
 		return err
 	}

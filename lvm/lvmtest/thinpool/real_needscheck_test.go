@@ -4,9 +4,12 @@ package thinpool
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,51 +20,138 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/reallvm"
 )
 
+// poolLayer is a layer of the pool as device-mapper names it.
+func poolLayer(b hosttest.Fixture, layer string) string {
+	return strings.ReplaceAll(b.Group, "-", "--") + "-" + strings.ReplaceAll(lvm.DefaultPool, "-", "--") + layer
+}
+
+// needsCheck reports whether the kernel keeps the pool read-only until a check finds its metadata sound.
+func needsCheck(t *testing.T, b hosttest.Fixture) bool {
+	t.Helper()
+	return strings.Contains(reallvm.Tool(t, "dmsetup", "status", poolLayer(b, "-tpool")), "needs_check")
+}
+
+// failCommit lets a commit of the pool fail: a write and a flush of its volume reach a disk that fails all writes.
+func failCommit(t *testing.T, b hosttest.Fixture, device string) {
+	t.Helper()
+	name := poolLayer(b, "_tdata")
+	data := reallvm.Tool(t, "dmsetup", "table", name)
+	replace := func(table string) {
+		t.Helper()
+		reallvm.Tool(t, "dmsetup", "suspend", "--noflush", "--nolockfs", name)
+		defer reallvm.Tool(t, "dmsetup", "resume", "--noudevsync", name)
+		load := exec.CommandContext(t.Context(), "dmsetup", "load", name)
+		load.Stdin = strings.NewReader(table)
+		reallvm.Output(t, load)
+	}
+	var failing strings.Builder // the target error takes a flush
+	for line := range strings.Lines(data) {
+		failing.WriteString(strings.Replace(strings.TrimSpace(line), " linear ", " flakey ", 1) + " 0 60 1 error_writes\n")
+	}
+	replace(failing.String())
+	err := onDevice(device, func(f *os.File) error {
+		_, err := f.WriteAt(bytes.Repeat([]byte("nodelvm "), 1<<10), 8<<20)
+		return errors.Join(err, f.Sync())
+	})
+	failed := needsCheck(t, b) // dmsetup commits before it reads the status
+	replace(data)
+	if !failed {
+		t.Fatalf("a commit of the pool did not fail without its disk; a write and a flush of its volume returned %v", err)
+	}
+}
+
+// onDevice opens a device without the page cache.
+func onDevice(device string, do func(*os.File) error) error {
+	f, err := os.OpenFile(device, os.O_RDWR|unix.O_DIRECT, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(f), f.Close())
+}
+
 // TestRealPoolNeedsCheck: the kernel asks for a check of a pool after a commit that failed, for example because a disk with a part of the pool's data
-// was pulled. A pool whose metadata thin_check finds sound takes writes again as soon as the driver activates it.
+// was pulled. A pool whose metadata thin_check finds sound takes writes again as soon as the driver activates one of its volumes. One whose
+// metadata is damaged stays inactive and keeps the mark.
 func TestRealPoolNeedsCheck(t *testing.T) {
 	b := reallvm.NewFixture(t).OneAtATime()
 	d := b.Start(t)
 	v := d.MustCreate(t, b.Thin("v", 16*lvm.MiB, lvm.ID{}))
 	writeTo(t, d, v, lvm.MiB)
 	d = b.Start(t) // no volume waits for its ready tag
-	pool := strings.ReplaceAll(b.Group, "-", "--") + "-" + strings.ReplaceAll(lvm.DefaultPool, "-", "--")
-	data := reallvm.Tool(t, "dmsetup", "table", pool+"_tdata")
-	replace := func(table string) {
-		t.Helper()
-		reallvm.Tool(t, "dmsetup", "suspend", "--noflush", "--nolockfs", pool+"_tdata")
-		defer reallvm.Tool(t, "dmsetup", "resume", "--noudevsync", pool+"_tdata")
-		load := exec.CommandContext(t.Context(), "dmsetup", "load", pool+"_tdata")
-		load.Stdin = strings.NewReader(table)
-		reallvm.Output(t, load)
-	}
-	needsCheck := func() bool {
-		t.Helper()
-		return strings.Contains(reallvm.Tool(t, "dmsetup", "status", pool+"-tpool"), "needs_check")
-	}
+	metadata := metadataOf(t, b)
 
-	var failing strings.Builder // the target error takes a flush
-	for line := range strings.Lines(data) {
-		failing.WriteString(strings.Replace(strings.TrimSpace(line), " linear ", " flakey ", 1) + " 0 60 1 error_writes\n")
+	failCommit(t, b, d.MustActivate(t, v))
+	if !hosttest.HasCondition(d.Conditions(t), lvm.ConditionThinPoolFailed, v.UUID) {
+		t.Error("no condition says that the pool takes no writes")
 	}
-	replace(failing.String())
-	f, err := os.OpenFile(d.MustActivate(t, v), os.O_WRONLY|unix.O_DIRECT, 0)
-	hosttest.Must(t, err)
-	_, err = f.WriteAt(bytes.Repeat([]byte("nodelvm "), 1<<10), 8<<20)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if !needsCheck() {
-		t.Fatalf("a commit of the pool did not fail without its disk; a write and a flush of its volume returned %v", err)
-	}
-	replace(data)
-	b.Admin(t, "lvchange", "-y", "-an", b.Group+"/"+v.ID.LV)
-	b.Admin(t, "lvchange", "-y", "-an", b.Group+"/"+lvm.DefaultPool)
-	d.MustActivate(t, v)
-	if needsCheck() {
+	d.MustActivate(t, v) // as for the next pod
+	if needsCheck(t, b) {
 		t.Error("the pool still needs a check, and takes no writes")
 	}
 	if found := d.Conditions(t); len(found) > 0 {
 		t.Errorf("conditions %+v", found)
 	}
 	writeTo(t, d, v, 12*lvm.MiB)
+
+	failCommit(t, b, d.MustActivate(t, v))
+	b.Admin(t, "lvchange", "-y", "-an", b.Group+"/"+v.ID.LV)
+	b.Admin(t, "lvchange", "-y", "-an", b.Group+"/"+lvm.DefaultPool)
+	restore := metadata.damage(t)
+	if _, err := d.Activate(t.Context(), v.ID, v.UUID); err == nil || !strings.Contains(err.Error(), "repair") {
+		t.Errorf("a pool with damaged metadata: %v", err)
+	} else {
+		t.Log(err)
+	}
+	if !metadata.needsCheck(t) {
+		t.Error("the damaged pool lost its mark")
+	}
+	restore()
+	d.MustActivate(t, v)
+	if needsCheck(t, b) {
+		t.Error("the pool still needs a check after its metadata was restored")
+	}
 	b.DeleteAll(t, d)
+}
+
+// poolMetadata is where a pool's metadata is on its disk.
+type poolMetadata struct {
+	disk     string
+	at, size int64
+}
+
+// metadataOf finds the metadata of the active pool.
+func metadataOf(t *testing.T, b hosttest.Fixture) (m poolMetadata) {
+	t.Helper()
+	var number string
+	var begin int64
+	table := reallvm.Tool(t, "dmsetup", "table", poolLayer(b, "_tmeta"))
+	if _, err := fmt.Sscanf(table, "%d %d linear %s %d", &begin, &m.size, &number, &m.at); err != nil {
+		t.Fatalf("%q: %v", table, err)
+	}
+	link, err := os.Readlink("/sys/dev/block/" + number)
+	hosttest.Must(t, err)
+	m.disk, m.at, m.size = "/dev/"+filepath.Base(link), m.at*512, m.size*512
+	return m
+}
+
+// damage overwrites all blocks but the superblock.
+func (m poolMetadata) damage(t *testing.T) (restore func()) {
+	t.Helper()
+	const superblock = 4096
+	saved := reallvm.ReadAt(t, m.disk, m.at+superblock, int(m.size-superblock))
+	write := func(content []byte) {
+		t.Helper()
+		hosttest.Must(t, onDevice(m.disk, func(f *os.File) error {
+			_, err := f.WriteAt(content, m.at+superblock)
+			return err
+		}))
+	}
+	write(make([]byte, len(saved)))
+	return func() { write(saved) }
+}
+
+// needsCheck reports whether the superblock has the mark (Linux, drivers/md/dm-thin-metadata.c, THIN_METADATA_NEEDS_CHECK_FLAG).
+func (m poolMetadata) needsCheck(t *testing.T) bool {
+	t.Helper()
+	return binary.LittleEndian.Uint32(reallvm.ReadAt(t, m.disk, m.at, 4096)[4:])&1 != 0
 }
