@@ -78,7 +78,7 @@ func changes(known map[condition]lvm.Condition, found []lvm.Condition, seen []lv
 	var list []change
 	for _, f := range found {
 		key := conditionOf(f)
-		if was, found := known[key]; (!found || was.Cause != f.Cause) && !now[key] {
+		if was, found := known[key]; (!found || f.MustRepeat(was)) && !now[key] {
 			list = append(list, change{what: conditionNew, now: f})
 		}
 		now[key] = true

@@ -88,7 +88,7 @@ func (a *Agent) reportConditions(ctx context.Context, known map[condition]lvm.Co
 		}
 	}
 	for _, f := range found {
-		if was, found := known[conditionOf(f)]; found && was.Cause == f.Cause {
+		if was, found := known[conditionOf(f)]; found && !f.MustRepeat(was) {
 			known[conditionOf(f)] = f // its text may have changed
 		}
 	}

@@ -53,7 +53,7 @@ func TestConditionEvents(t *testing.T) {
 }
 
 // TestAnotherCauseIsReportedAgain: another signature on a disk is reported again, under the same event, even if the API
-// server refuses the first attempt.
+// server refuses the first attempt. A condition that has no cause any more is not, but its cause is, if it returns.
 func TestAnotherCauseIsReportedAgain(t *testing.T) {
 	server, client := newAPI(t)
 	agent := NewAgent(Config{Client: client, Node: "node-1", Log: slog.New(slog.DiscardHandler)})
@@ -71,6 +71,13 @@ func TestAnotherCauseIsReportedAgain(t *testing.T) {
 	agent.reportConditions(t.Context(), known, []lvm.Condition{found}, nil)
 	if server.posts != 1 || server.patches != 2 {
 		t.Errorf("%d posts and %d patches, want one post, and two patches of which one is refused: an unchanged signature is not reported again", server.posts, server.patches)
+	}
+	for _, cause := range []string{"", "a btrfs file system"} {
+		found.Cause = cause
+		agent.reportConditions(t.Context(), known, []lvm.Condition{found}, nil)
+	}
+	if server.patches != 3 {
+		t.Errorf("%d patches after the cause went and returned, want 3", server.patches)
 	}
 }
 

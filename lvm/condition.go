@@ -8,9 +8,12 @@ type Condition struct {
 	Volume Volume // zero if the condition concerns the whole volume group
 	Pool   string // the thin pool's name; "": none
 
-	Cause string // while the condition lasts, another Cause is reported again, another Text is not; may be ""
+	Cause string // while the condition lasts, another Cause than "" is reported again, another Text is not
 	Text  string // a sentence: what is wrong, with names and numbers, and what to do
 }
+
+// MustRepeat reports whether c, which is was at a later time, must be reported again.
+func (c Condition) MustRepeat(was Condition) bool { return c.Cause != "" && c.Cause != was.Cause }
 
 // ConditionType is the kind of a condition. Its value is the metric's label, the event's reason, and the alert's name after its
 // prefix.

@@ -61,6 +61,12 @@ func (c *groupCheck) add(kind lvm.ConditionType, v lvm.Volume, format string, ar
 	c.findings = append(c.findings, lvm.Condition{Type: kind, Group: c.group.Name, VG: c.group.UUID, Volume: v, Text: fmt.Sprintf(format, args...)})
 }
 
+// addMissing is add for what missing physical volumes, given by their UUIDs, do: each further one is reported.
+func (c *groupCheck) addMissing(kind lvm.ConditionType, v lvm.Volume, missing, format string, args ...any) {
+	c.add(kind, v, format, args...)
+	c.findings[len(c.findings)-1].Cause = missing
+}
+
 // addPool is add for a condition of a thin pool.
 func (c *groupCheck) addPool(kind lvm.ConditionType, v lvm.Volume, pool, format string, args ...any) {
 	c.add(kind, v, format, args...)
@@ -88,13 +94,13 @@ func (c *groupCheck) checkGroup() map[string]bool {
 	for _, pv := range g.PVs {
 		switch {
 		case pv.ReappearedDevice != "":
-			c.add(lvm.ConditionPhysicalVolumeMissing, lvm.Volume{}, "the driver creates nothing in volume group %s: %s", g.Name, pv.DescribeMissing(g.Name))
+			c.addMissing(lvm.ConditionPhysicalVolumeMissing, lvm.Volume{}, names(missing), "the driver creates nothing in volume group %s: %s", g.Name, pv.DescribeMissing(g.Name))
 		case pv.Missing:
 			gone = append(gone, pv.UUID)
 		}
 	}
 	if len(gone) > 0 {
-		c.add(lvm.ConditionPhysicalVolumeMissing, lvm.Volume{}, "volume group %s has a missing physical volume (%s): the driver creates nothing in it until the disk is back. If the disk is lost, repair the RAID volumes (lvconvert --repair); vgreduce --removemissing --force %s then removes the volumes that were on it alone",
+		c.addMissing(lvm.ConditionPhysicalVolumeMissing, lvm.Volume{}, names(missing), "volume group %s has a missing physical volume (%s): the driver creates nothing in it until the disk is back. If the disk is lost, repair the RAID volumes (lvconvert --repair); vgreduce --removemissing --force %s then removes the volumes that were on it alone",
 			g.Name, strings.Join(gone, ", "), g.Name)
 	}
 	return missing
@@ -106,9 +112,9 @@ func names(set map[string]bool) string { return strings.Join(slices.Sorted(maps.
 func (c *groupCheck) checkMissing(p checkedVolume, missing map[string]bool) {
 	switch d := c.group.DamageOf(p.lv, missing, 0); {
 	case d.Lost:
-		c.add(lvm.ConditionVolumeDataMissing, p.volume, "a part of its data is on the missing physical volume %s: reconnect the disk, or restore the volume from a backup", names(missing))
+		c.addMissing(lvm.ConditionVolumeDataMissing, p.volume, names(missing), "a part of its data is on the missing physical volume %s: reconnect the disk, or restore the volume from a backup", names(missing))
 	case d.Legs > 0:
-		c.add(lvm.ConditionVolumeDegraded, p.volume, "%d of its %d legs are on the missing physical volume %s: all its data is there, with less redundancy; reconnect the disk, or replace the legs with lvconvert --repair", d.Legs, d.Of, names(missing))
+		c.addMissing(lvm.ConditionVolumeDegraded, p.volume, names(missing), "%d of its %d legs are on the missing physical volume %s: all its data is there, with less redundancy; reconnect the disk, or replace the legs with lvconvert --repair", d.Legs, d.Of, names(missing))
 	}
 }
 

@@ -115,10 +115,37 @@ func TestHealth(t *testing.T) {
 		t.Errorf("a disk is missing: %+v", findings)
 	}
 	lose(false)
+	checkCauses(t, node, b, d, mirror)
 	m := hosttest.Report(d.Host)
 	i := slices.IndexFunc(m.Groups, func(g report.Group) bool { return string(g.Name) == b.Group })
 	if p := m.Groups[i].Pools; len(p) != 1 || p[0].Name != lvm.DefaultPool || p[0].Provisioned != thin.Size || p[0].Size == 0 || p[0].MetadataUsed == 0 || m.MetadataDifference != "" {
 		t.Errorf("it reports %+v", m)
+	}
+}
+
+// checkCauses: the missing disk is a condition's cause, so that another one is reported again.
+func checkCauses(t *testing.T, node *lvmtest.Node, b hosttest.Fixture, d *hosttest.Driver, mirror lvm.Volume) {
+	t.Helper()
+	causes := map[string]bool{}
+	for _, image := range []string{"_rimage_0", "_rimage_1"} {
+		leg := legOf(t, node, b.Group, mirror.ID.LV+image)
+		miss := func(is bool) {
+			node.Change(b.Group, func(g *lvm.Group) {
+				for i := range g.PVs {
+					g.PVs[i].Missing = is && g.PVs[i].UUID == leg
+				}
+			})
+		}
+		miss(true)
+		for _, c := range d.Conditions(t) {
+			if c.Type == lvm.ConditionVolumeDegraded || c.Type == lvm.ConditionPhysicalVolumeMissing {
+				causes[string(c.Type)+c.Cause] = true
+			}
+		}
+		miss(false)
+	}
+	if len(causes) != 4 {
+		t.Errorf("two conditions with two missing disks have the causes %v", causes)
 	}
 }
 
