@@ -225,6 +225,7 @@ hardware() {
 	export_plain
 	local bad=0
 	NODELVM_TEST_PART=$part go_test test hardware standard-verbose -tags e2e -count=1 -timeout 180m -run '^TestHardware$' ./e2e || bad=1
+	go_test test hardwarekubelet standard-verbose -tags e2e -count=1 -timeout 90m -run '^TestHardwareKubelet$' ./e2e || bad=1
 	go_test test hardwarelab testname -tags e2e -count=1 -timeout 60m -run '^TestHardwareNode' ./lab || bad=1
 	return $bad
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 	"github.com/nodelvm/nodelvm/test/hardwaretable"
 	"github.com/nodelvm/nodelvm/test/lab"
+	"github.com/nodelvm/nodelvm/test/scenario"
+	"github.com/nodelvm/nodelvm/test/scenario/hardware"
 )
 
 // hardwareTests selects the tests of ./innode that need a node on emulated hardware.
@@ -44,6 +46,18 @@ func TestHardware(t *testing.T) {
 	}
 	t.Run("jobs", func(t *testing.T) { runJobs(t, l, selected) })
 	checkHardwareTable(t, selected)
+}
+
+// TestHardwareKubelet runs PostgreSQL on a cluster's node on emulated hardware, pulls the disks below it, and boots the node with its disks in another
+// order.
+func TestHardwareKubelet(t *testing.T) {
+	slowDown(t)
+	l, down, err := lab.OpenPrivate("hw-cluster")
+	must(t, err)
+	t.Cleanup(func() { must(t, down()) })
+	env, err := scenario.RaiseWith(t.Context(), l, lab.UpOptions{Nodes: 1, Hardware: true}, os.Stdout)
+	must(t, err)
+	playIn(t, env, hardware.Scenarios())
 }
 
 // slowDown lets tests wait longer, as their node is slower than one of user-mode Linux.

@@ -150,6 +150,10 @@ var failed []string
 func play(t *testing.T, scenarios []scenario.Scenario) {
 	env, err := raised()
 	must(t, err)
+	playIn(t, env, scenarios)
+}
+
+func playIn(t *testing.T, env *scenario.Environment, scenarios []scenario.Scenario) {
 	if len(failed) > 0 {
 		t.Logf("this cluster is as these tests left it, which failed: %v. What fails here may come of that", failed)
 	}

@@ -73,7 +73,13 @@ func failWholeGroup(t *testing.T, name, serial string) {
 // fail lets each read and write of a disk fail until the test repairs it, or ends.
 func fail(t *testing.T, serial string) (repair func()) {
 	t.Helper()
-	act(t, "fail", serial)
+	return spoil(t, "fail", serial)
+}
+
+// spoil acts on a disk until the test repairs it, or ends.
+func spoil(t *testing.T, action, serial string) (repair func()) {
+	t.Helper()
+	act(t, action, serial)
 	repair = sync.OnceFunc(func() { act(t, "repair", serial) })
 	t.Cleanup(repair)
 	return repair
@@ -208,4 +214,48 @@ func TestHardwarePoolFails(t *testing.T) {
 		Capacity:  fmt.Sprintf("%s; while it fails 0; then %s", mib(whole), mib(whole)),
 		Condition: string(lvm.ConditionThinPoolFailed), Message: message,
 	}.print(t, map[string]string{disk: formerName})
+}
+
+// TestHardwareDiskUnresponsive: all reads and writes of a disk wait, until the kernel resets its controller. The driver says so, and serves other groups. When
+// the disk answers again, the pod goes on, and no condition remains. A disk that is only slow has none.
+func TestHardwareDiskUnresponsive(t *testing.T) {
+	const group, other = "vg-silent", "vg-answers"
+	hardwareGroup(t, group, "nvme-b")
+	hardwareGroup(t, other, "nvme-c")
+	c := connect(t)
+	request, beside := onDisks("silent", group, 96*mebibyte), onDisks("beside", other, 16*mebibyte)
+	v := c.create(t, request)
+	pod := c.opened(t, v, mountCapability("ext4"), nil)
+	must(t, writes(pod.file("text"), "before"))
+	settled(t)
+	whole := c.capacity(t, request.Parameters)
+
+	repair := spoil(t, "block", "nvme-b")
+	written := make(chan error, 1)
+	go func() { written <- writes(pod.file("text"), "meanwhile") }()
+	message := awaitCondition(t, lvm.ConditionDiskUnresponsive, group, nil)
+	eventually(t, 30*time.Second, "no capacity", func() bool { return c.capacity(t, request.Parameters) == 0 })
+	began := time.Now()
+	c.create(t, beside)
+	t.Logf("while the disk did not answer, a volume on another one took %.0f s", time.Since(began).Seconds())
+
+	eventually(t, 3*time.Minute, "the kernel gives up waiting", func() bool { return command("sh", "-c", "dmesg | grep 'nvme.*timeout, '") == nil })
+	repair()
+	must(t, <-written)
+	reads(t, pod.file("text"), "meanwhile")
+	awaitNoConditions(t, group)
+	eventually(t, time.Minute, "the capacity is what it was", func() bool { return c.capacity(t, request.Parameters) == whole })
+
+	repair = spoil(t, "slow", "nvme-b")
+	c.create(t, onDisks("on a slow disk", group, 16*mebibyte))
+	must(t, writes(pod.file("text"), "slowly"))
+	if found, is := conditionOf(t, lvm.ConditionDiskUnresponsive, group, nil); is {
+		t.Errorf("of a disk that is slow: %+v", found)
+	}
+	repair()
+	row{
+		Case: "the only disk of a group is unresponsive and answers again: NVMe", Pod: "waits, then goes on",
+		Capacity:  fmt.Sprintf("%s; meanwhile 0; then %s", mib(whole), mib(whole)),
+		Condition: string(lvm.ConditionDiskUnresponsive), Message: message,
+	}.print(t, map[string]string{diskOf(t, "nvme-b"): formerName})
 }

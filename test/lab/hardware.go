@@ -3,7 +3,9 @@ package lab
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -99,7 +101,12 @@ func qemuArgs(m machine, k hardwareKernel) []string {
 		"-device", "virtio-blk-pci,drive=root",
 		"-device", "virtio-scsi-pci,id=scsi", "-device", "virtio-scsi-pci,id=scsi2",
 	})
-	for i, d := range hardwareDisks {
+	for at := range hardwareDisks {
+		i := at
+		if m.reversed {
+			i = len(hardwareDisks) - 1 - at
+		}
+		d := hardwareDisks[i]
 		if d.pathTo == "" {
 			args = append(args,
 				"-blockdev", "driver=file,node-name="+d.fileNode()+",discard=unmap,filename="+m.disks[i],
@@ -204,8 +211,22 @@ func (l *Lab) hardwareMachine(n node, st state) machine {
 	return m
 }
 
+// reversesDisks reports whether the kernel of a node finds the disks in reverse order at this boot, as it does at every second one: their names
+// are then others.
+func (l *Lab) reversesDisks(n node) (bool, error) {
+	mark := filepath.Join(l.nodeDir(n), "reverse-next")
+	err := os.Remove(mark)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err == nil, err
+	}
+	return false, os.WriteFile(mark, nil, 0o600)
+}
+
 // startHardware starts qemu for m. Its two processors are threads, which no one pins.
-func (l *Lab) startHardware(ctx context.Context, m machine) error {
+func (l *Lab) startHardware(ctx context.Context, m machine) (err error) {
+	if m.reversed, err = l.reversesDisks(m.node); err != nil {
+		return err
+	}
 	k, err := l.hardwareKernel(ctx, m.arch, m.suite)
 	if err != nil {
 		return err

@@ -134,7 +134,7 @@ func TestMonitor(t *testing.T) {
 	}
 	must(t, failDisk(m, d))
 	must(t, repairDisk(m, d))
-	for _, want := range []string{"qmp_capabilities", "device_del", "device_add", "blockdev-add", "blockdev-reopen", "blockdev-reopen", "blockdev-del"} {
+	for _, want := range []string{"qmp_capabilities", "device_del", "device_add", "blockdev-add", "blockdev-reopen", "blockdev-reopen", "blockdev-del", "object-del"} {
 		if got := <-commands; got != want {
 			t.Errorf("the command is %s, want %s", got, want)
 		}
@@ -146,7 +146,7 @@ func TestFindHardwareDisk(t *testing.T) {
 		t.Errorf("an unknown disk: %v", err)
 	}
 	testLab := testLab(t)
-	if err := testLab.ActOnDisk(t.Context(), "drop", "node-1", "nvme-a"); err == nil || !strings.Contains(err.Error(), "fail, pull, repair, return") {
+	if err := testLab.ActOnDisk(t.Context(), "drop", "node-1", "nvme-a"); err == nil || !strings.Contains(err.Error(), "block, fail, pull, repair, return, slow") {
 		t.Errorf("an unknown action: %v", err)
 	}
 }

@@ -55,10 +55,20 @@ func TestHardwareNode(t *testing.T) {
 	must(t, l.ActOnDisk(ctx, "repair", "node-1", "nvme-4k-a"))
 	must(t, reads("nvme-4k-a"))
 
+	order := func() string {
+		var out strings.Builder
+		_, err := l.Exec(ctx, "node-1", nil, &out, &out, "sh", "-c", "lsblk -dnro NAME,SERIAL | sort | grep nvme-4k")
+		must(t, err)
+		return out.String()
+	}
+	first := order()
 	must(t, l.run(ctx, "node-1", "sh", "-c", "echo kept >/root/kept && sync && touch /run/lost"))
 	must(t, l.PowerCut("node-1"))
 	must(t, l.Boot(ctx, "node-1"))
 	must(t, l.run(ctx, "node-1", "sh", "-c", "grep kept /root/kept && ! [ -e /run/lost ]"))
+	if second := order(); second == first {
+		t.Errorf("the disks have the same names after the second boot:\n%s", second)
+	}
 	must(t, l.Down(ctx))
 	if left := leftovers(t, l); len(left) > 0 {
 		t.Errorf("left after Down:\n%s", strings.Join(left, "\n"))

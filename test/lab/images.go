@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -274,22 +275,49 @@ func (l *Lab) ImportImage(ctx context.Context, tar string, names ...string) erro
 	if strings.ContainsAny(tar, ", \n") {
 		return fmt.Errorf("image %q: a node cannot mount a folder with a comma or space in its name", tar)
 	}
-	nodes, err := l.nodes()
+	st, err := l.loadState()
 	if err != nil {
 		return err
 	}
-	return each(nodes, func(int, int, string) {}, func(n node) (string, error) {
+	mount, dir := hostfsScript, filepath.Dir(tar)
+	if st.Hardware {
+		mount, dir = "at=$1\n", "/mnt/lab"
+		shared, err := l.share(tar)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.Remove(shared) }()
+		tar = shared
+	}
+	return each(workers(st.Nodes), func(int, int, string) {}, func(n node) (string, error) {
 		if len(names) == 0 && !l.alive(n.name()) || len(names) > 0 && !slices.Contains(names, n.name()) {
 			return n.name(), nil
 		}
-		return n.name(), l.run(ctx, n.name(), "sh", "-c", importScript, "import", filepath.Dir(tar), filepath.Base(tar))
+		return n.name(), l.run(ctx, n.name(), "sh", "-ec", mount+importScript, "import", dir, filepath.Base(tar))
 	})
 }
 
-// importScript imports the file $2 of the host's folder $1.
-const importScript = `set -e
-at=$(mktemp -d /run/import.XXXXXX)
+// share copies a file to the share, under a new name. Nodes on emulated hardware see no other folder.
+func (l *Lab) share(file string) (copied string, err error) {
+	from, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = from.Close() }()
+	to, err := os.CreateTemp(l.Share(), "*-"+filepath.Base(file))
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(to, from)
+	return to.Name(), errors.Join(err, to.Close())
+}
+
+// hostfsScript mounts the host's folder $1 at $at until the end of the script.
+const hostfsScript = `at=$(mktemp -d /run/import.XXXXXX)
 LIBMOUNT_FORCE_MOUNT2=always mount -t hostfs none "$at" -o "$1"
 trap 'umount "$at" && rmdir "$at"' EXIT
-# --local: else the archive goes to containerd in small messages, five times slower here
+`
+
+// importScript imports the file $2 of the folder $at.
+const importScript = `# --local: else the archive goes to containerd in small messages, five times slower here
 ctr -n k8s.io images import --local "$at/$2"`

@@ -50,7 +50,7 @@ type UpOptions struct {
 	// Services starts CoreDNS and a proxy of Services, for operators and their webhooks. It needs a control plane.
 	Services bool
 	// Hardware lets qemu emulate the nodes, with two processors, NVMe and SCSI disks and Debian's stock kernel. Such a node is some ten times
-	// slower. It cannot join a control plane.
+	// slower.
 	Hardware bool
 	// Arch is the emulated nodes' processor, named as GOARCH; "" means amd64.
 	Arch string
@@ -137,9 +137,6 @@ func (l *Lab) Up(ctx context.Context, opt UpOptions) (err error) {
 	if opt.Nodes < 1 || opt.Nodes > maxNodes {
 		return fmt.Errorf("%d nodes: want 1 to %d", opt.Nodes, maxNodes)
 	}
-	if opt.Hardware && opt.ControlPlane {
-		return errors.New("a node on emulated hardware cannot join a control plane: raise it with `lab up --hardware --no-kubernetes`")
-	}
 	if opt.Services && !opt.ControlPlane {
 		return errors.New("a lab without a control plane has no Services: use `lab up --services` without --no-kubernetes")
 	}
@@ -149,6 +146,9 @@ func (l *Lab) Up(ctx context.Context, opt UpOptions) (err error) {
 	}
 	if (opt.HardwareSuite != "" || opt.Arch != thisArch) && !opt.Hardware {
 		return errors.New("only nodes on emulated hardware have a kernel of another suite, or another processor: use `lab up --hardware`")
+	}
+	if opt.Arch != thisArch && opt.ControlPlane {
+		return errors.New("Kubernetes is compiled for this machine's processor: raise nodes with another one with `lab up --hardware --no-kubernetes`")
 	}
 	if os.Getuid() != 0 {
 		return errors.New("the lab needs root: it makes a network namespace and tap devices")

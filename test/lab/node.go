@@ -94,6 +94,7 @@ type machine struct {
 	arch     string // as in UpOptions
 	suite    string // of its kernel, as in UpOptions
 	monitor  string // the socket of qemu's monitor
+	reversed bool   // the kernel finds its disks in reverse order
 }
 
 // umlArgs returns the command line of user-mode Linux for m. The kernel passes words that it does not know to init as environment
@@ -277,7 +278,7 @@ func (l *Lab) PowerCut(name string) error {
 }
 
 // Boot starts a node after PowerCut, with its disks, and waits until it accepts commands. It does not wait for the kubelet to be
-// Ready.
+// Ready. At every second boot of a node on emulated hardware, its disks are in reverse order.
 func (l *Lab) Boot(ctx context.Context, name string) error {
 	n, err := l.node(name)
 	if err != nil {

@@ -13,7 +13,13 @@ import (
 // Raise starts the lab of `make demo` and installs the driver in it exactly as shipped: the image that `make image`
 // writes, the manifest in deploy/. The caller lowers the lab with l.Down, whatever Raise answers.
 func Raise(ctx context.Context, l *lab.Lab, out io.Writer) (*Environment, error) {
-	if err := l.Up(ctx, lab.UpOptions{Nodes: 3, ControlPlane: true, Progress: out}); err != nil {
+	return RaiseWith(ctx, l, lab.UpOptions{Nodes: 3}, out)
+}
+
+// RaiseWith is Raise with other nodes.
+func RaiseWith(ctx context.Context, l *lab.Lab, opt lab.UpOptions, out io.Writer) (*Environment, error) {
+	opt.ControlPlane, opt.Progress = true, out
+	if err := l.Up(ctx, opt); err != nil {
 		return nil, err
 	}
 	image, err := cluster.BuildImage(ctx, out)

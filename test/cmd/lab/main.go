@@ -90,7 +90,7 @@ func upCommand(open opener) *cobra.Command {
 	c.Flags().IntVar(&nodes, "nodes", 3, "number of worker nodes")
 	c.Flags().BoolVar(&noKubernetes, "no-kubernetes", false, "only nodes with blank disks, for tests of LVM alone")
 	c.Flags().BoolVar(&services, "services", false, "Services and cluster DNS work, which operators and their webhooks need")
-	c.Flags().BoolVar(&hardware, "hardware", false, "qemu emulates the nodes: two processors, NVMe, SCSI and SATA disks, Debian's stock kernel; with --no-kubernetes")
+	c.Flags().BoolVar(&hardware, "hardware", false, "qemu emulates the nodes: two processors, NVMe, SCSI and SATA disks, Debian's stock kernel")
 	c.Flags().StringVar(&arch, "arch", "amd64", "with --hardware, the nodes' processor: amd64 or arm64")
 	c.Flags().StringVar(&suite, "kernel", "", "with --hardware, the Debian suite of the kernel; by default that of the nodes")
 	return c

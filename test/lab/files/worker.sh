@@ -1,9 +1,14 @@
 # Makes a node a worker of the cluster; read by init.sh at every boot.
 system=/mnt/lab/.lab
 
-# What a node's admin does once: all data disks in one volume group.
+disks=/dev/ubd[b-z]
+if [ -n "$lab_hardware" ]; then
+    disks=$(lsblk --nodeps --noheadings --paths --raw --output NAME,SERIAL | sed -n 's/ nvme-[abc]$//p')
+fi
+
+# What a node's admin does once: data disks in one volume group.
 if [ ! -e /var/lib/lab-group-made ]; then
-    vgcreate --physicalextentsize 4m --setautoactivation n --addtag fast "$lab_group" /dev/ubd[b-z] && sync && touch /var/lib/lab-group-made
+    vgcreate --physicalextentsize 4m --setautoactivation n --addtag fast "$lab_group" $disks && sync && touch /var/lib/lab-group-made
 fi
 
 # For containers; device-mapper's modules are left to whoever needs them.
@@ -11,8 +16,10 @@ modprobe -a overlay veth
 sysctl -qw net.ipv4.ip_forward=1 vm.overcommit_memory=1
 
 # The kubelet wants a clock speed, which user-mode Linux does not tell.
-sed 's/^bogomips/cpu MHz\t\t: 2000.000\n&/' /proc/cpuinfo >/run/cpuinfo
-mount --bind /run/cpuinfo /proc/cpuinfo
+if [ -z "$lab_hardware" ]; then
+    sed 's/^bogomips/cpu MHz\t\t: 2000.000\n&/' /proc/cpuinfo >/run/cpuinfo
+    mount --bind /run/cpuinfo /proc/cpuinfo
+fi
 
 # The pods of the other nodes, through these nodes.
 for other in 1 2 3 4 5 6 7 8 9; do
