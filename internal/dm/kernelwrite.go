@@ -31,6 +31,20 @@ func (k Kernel) Sync(paths []string) error {
 	return nil
 }
 
+// OpenUnused opens a device exclusively: no mount and no other device uses it (open(2), O_EXCL). EBUSY: one does. It waits for two seconds, because
+// a program may have the device open so for a moment. A new process is such a program until it has executed its own program: it has all files that
+// this process had open, also those that this process has closed meanwhile.
+func OpenUnused(path string, flags int) (*os.File, error) {
+	deadline := time.Now().Add(unusedPatience)
+	for {
+		f, err := os.OpenFile(path, flags|unix.O_EXCL, 0)
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return f, err
+		}
+		time.Sleep(unusedPause)
+	}
+}
+
 // zeroChunk is how much Zero writes before other I/O gets the disk.
 const zeroChunk = 64 * lvm.MiB
 
@@ -38,7 +52,7 @@ const zeroChunk = 64 * lvm.MiB
 // to a disk that supports it, and writes zeroes to any other.
 func (k Kernel) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, done func(until lvm.Bytes)) error {
 	path := d.Path
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
+	f, err := OpenUnused(path, os.O_RDWR)
 	if err != nil {
 		return fmt.Errorf("cannot wipe: %w", err)
 	}
@@ -78,7 +92,7 @@ func (k Kernel) Zero(ctx context.Context, d lvm.Device, from, to lvm.Bytes, done
 
 // Write writes durably to a device that nothing uses.
 func (k Kernel) Write(d lvm.Device, data []byte, at lvm.Bytes) (err error) {
-	f, err := os.OpenFile(d.Path, os.O_RDWR|unix.O_EXCL, 0)
+	f, err := OpenUnused(d.Path, os.O_RDWR)
 	if err != nil {
 		return err
 	}

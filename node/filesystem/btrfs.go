@@ -47,12 +47,9 @@ func (Tools) SetUUID(ctx context.Context, device, lvUUID string) error {
 	if err != nil || changed == nil {
 		return err
 	}
-	if err := waitUnused(ctx, device); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(device, os.O_WRONLY|unix.O_EXCL|unix.O_SYNC, 0)
+	f, err := openUnused(device, os.O_WRONLY|unix.O_SYNC)
 	if err != nil {
-		return lvm.Errorf(lvm.KindInternal, "cannot give the clone a new file system UUID: %w", err)
+		return err
 	}
 	_, err = f.WriteAt(changed, superblocks["btrfs"])
 	if err := errors.Join(err, f.Close()); err != nil {

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/exec"
 
+	"github.com/nodelvm/nodelvm/internal/dm"
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
@@ -27,7 +27,11 @@ type Formatting struct {
 // lvm.KindInUse: the device is open. Format keeps the device open for writing until it has finished: udev probes a device each time that a
 // writer closes it.
 func (m Tools) Format(ctx context.Context, f Formatting) (err error) {
-	if err := waitUnused(ctx, f.Device); err != nil {
+	unused, err := openUnused(f.Device, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	if err := unused.Close(); err != nil { // mkfs opens the device exclusively itself
 		return err
 	}
 	device, err := os.OpenFile(f.Device, os.O_RDWR, 0)
@@ -73,9 +77,9 @@ func (Tools) RemoveMark(path string, mark Mark) error {
 
 // WriteMark writes the format mark at its first place, durably, to a device that nothing uses.
 func (Tools) WriteMark(path string, mark Mark) error {
-	device, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
+	device, err := openUnused(path, os.O_RDWR)
 	if err != nil {
-		return lvm.Errorf(lvm.KindInternal, "cannot open the device: %w", err)
+		return err
 	}
 	err = writeDurably(device, lvm.FormatMark(mark.UUID), int64(mark.First))
 	return errors.Join(err, device.Close())
@@ -97,30 +101,16 @@ func writeDurably(device *os.File, data []byte, places ...int64) error {
 	return nil
 }
 
-// An unused device may be open for a moment: udev probes it after each writer.
-const (
-	unusedTimeout  = 2 * time.Second
-	unusedInterval = 50 * time.Millisecond
-)
-
-// waitUnused waits until no mount and no other device holds the device: O_EXCL (open(2), "block device").
-func waitUnused(ctx context.Context, device string) error {
-	ctx, cancel := context.WithTimeout(ctx, unusedTimeout)
-	defer cancel()
-	for {
-		f, err := os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
-		if err == nil {
-			return f.Close()
-		}
-		if !errors.Is(err, unix.EBUSY) {
-			return lvm.Errorf(lvm.KindInternal, "cannot open the device: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return lvm.Errorf(lvm.KindInUse, "device %s is in use on this node (see lsblk %s); the driver wrote nothing to it", device, device)
-		case <-time.After(unusedInterval):
-		}
+// openUnused opens a device that no mount and no other device uses. lvm.KindInUse: one does.
+func openUnused(device string, flags int) (*os.File, error) {
+	f, err := dm.OpenUnused(device, flags)
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return nil, lvm.Errorf(lvm.KindInUse, "device %s is in use on this node (see lsblk %s); the driver wrote nothing to it", device, device)
+	case err != nil:
+		return nil, lvm.Errorf(lvm.KindInternal, "cannot open the device: %w", err)
 	}
+	return f, nil
 }
 
 // e2fsck(8), "EXIT CODE": a sum of these and others.

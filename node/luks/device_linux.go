@@ -96,7 +96,7 @@ func (o *Observation) readDevice(file *os.File, uuid string) error {
 
 // writeMark does not open the device exclusively: the mapping may be on it.
 func (linux) writeMark(v Volume, m Mark) error {
-	return change(v.Device, 0, func(file *os.File) error {
+	return change(v.Device, openUsed, func(file *os.File) error {
 		if err := writeDurably(file, encodeMark(m, v.UUID), m.offset()); err != nil || m != MarkFormatted {
 			return err
 		}
@@ -111,7 +111,7 @@ func (linux) writeMark(v Volume, m Mark) error {
 
 // clearMapping zeroes the places of superblocks: the noise that a new mapping decrypts to could look like a superblock.
 func (linux) clearMapping(m Mapping) error {
-	return change(m.Path(), unix.O_EXCL, func(file *os.File) error {
+	return change(m.Path(), dm.OpenUnused, func(file *os.File) error {
 		var stat unix.Stat_t
 		if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
 			return err
@@ -133,7 +133,7 @@ const eraseChunk = 256 * lvm.KiB
 
 // destroySlots keeps the state mark. It flushes, drops the page cache, and reads all from the disk.
 func (linux) destroySlots(v Volume) error {
-	return change(v.Device, unix.O_EXCL, func(file *os.File) error {
+	return change(v.Device, dm.OpenUnused, func(file *os.File) error {
 		if err := overwriteSlots(file, v); err != nil {
 			return err
 		}
@@ -189,8 +189,11 @@ func differsFrom(file io.ReaderAt, at lvm.Bytes, wanted []byte) (bool, error) {
 	return !bytes.Equal(found, wanted), err
 }
 
-func change(device string, flags int, write func(*os.File) error) error {
-	file, err := os.OpenFile(device, os.O_RDWR|flags, 0)
+// openUsed opens a device that a mapping may be on.
+func openUsed(path string, flags int) (*os.File, error) { return os.OpenFile(path, flags, 0) }
+
+func change(device string, open func(path string, flags int) (*os.File, error), write func(*os.File) error) error {
+	file, err := open(device, os.O_RDWR)
 	if errors.Is(err, unix.EBUSY) {
 		return lvm.Errorf(lvm.KindInUse, "device %s is in use on this node (see lsblk %s); the driver wrote nothing to it", device, device)
 	}
