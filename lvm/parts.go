@@ -33,6 +33,21 @@ func ComponentsAndPool(g Group, lv LV) []LV {
 	return all
 }
 
+// PVsBelow returns the UUIDs of the physical volumes that an LV and its pool are on.
+func PVsBelow(g Group, lv LV) map[string]bool {
+	below := map[string]bool{}
+	for _, part := range ComponentsAndPool(g, lv) {
+		for _, seg := range part.Segments {
+			for _, area := range slices.Concat(seg.Areas, seg.Metadata) {
+				if area.PV != "" {
+					below[area.PV] = true
+				}
+			}
+		}
+	}
+	return below
+}
+
 // ComponentsByName returns the components of the named LV; nil if there is no such LV.
 func (g Group) ComponentsByName(name string) []LV {
 	for _, lv := range g.LVs {

@@ -21,8 +21,14 @@ func (s PoolStatus) IsFull() bool {
 	return s.Mode == "out_of_data_space" || s.DataUsed >= s.DataTotal || s.MetadataUsed >= s.MetadataTotal
 }
 
-// IsFailed reports whether the pool refuses writes although it has free blocks.
-func (s PoolStatus) IsFailed() bool { return s.Failed || s.NeedsCheck || s.Mode == "ro" }
+// CommitsNothing reports whether the pool does not write its metadata.
+func (s PoolStatus) CommitsNothing() bool { return s.Failed || s.NeedsCheck || s.Mode == "ro" }
+
+// IsFailed reports whether the pool refuses writes for another reason than full metadata, for which the kernel shows the mode ro, too.
+func (s PoolStatus) IsFailed() bool {
+	full := s.MetadataTotal > 0 && s.MetadataUsed >= s.MetadataTotal
+	return s.CommitsNothing() && (s.Failed || s.NeedsCheck || !full)
+}
 
 func (s PoolStatus) FailureReason() string {
 	switch {

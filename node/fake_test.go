@@ -22,6 +22,7 @@ type fake struct {
 	probed   map[string]filesystem.Mark    // by device: the last
 	volume   lvm.Volume                    // what its tags say: FormatMark, Block, Source
 	opening  int                           // Stages that keep moves from holding the volume.
+	binding  int                           // publications that keep the device from being replaced
 	holding  bool                          // A move is about to hold it.
 	gone     int                           // from this Lookup on, the volume is being deleted; 0: it stays
 	lookups  int
@@ -157,6 +158,11 @@ func (f *fake) OpenDevice(device string) (mount.BlockDevice, func(), error) {
 	f.held++
 	return mount.BlockDevice{Number: numberAt(device), Size: lvm.GiB}, func() { f.held-- }, nil
 }
+func (f *fake) Binding(lvm.ID) func() {
+	f.binding++
+	return func() { f.binding-- }
+}
+
 func (f *fake) Opening(lvm.ID, string) (func(), error) {
 	if f.holding {
 		return nil, lvm.Errorf(lvm.KindBusy, "about to be held")
@@ -245,6 +251,9 @@ func (f *fake) Bind(source, target string, readOnly bool) error {
 			f.mounts[target].Device = m.Device
 		}
 		if f.kinds[target] == mount.PathEmptyFile {
+			if f.binding != 1 {
+				err = errors.New("the device can be replaced while it is bound")
+			}
 			f.kinds[target] = mount.PathDevice
 		}
 	}

@@ -18,6 +18,8 @@ func (l loops) Device(_ context.Context, id lvm.ID, _ string) (string, bool, err
 	return device, ok, nil
 }
 
+func (loops) Binding(lvm.ID) func() { return func() {} }
+
 func (loops) Opening(lvm.ID, string) (func(), error) { return func() {}, nil }
 
 func (l loops) ActiveDevices(ctx context.Context, volumes []lvm.Volume) (map[lvm.ID]lvm.Device, error) {

@@ -81,6 +81,9 @@ func (s *Server) lockTarget(volume, target string, alone func() (bool, error)) (
 }
 
 func (s *Server) publish(ctx context.Context, r publishRequest, device string) error {
+	if r.block {
+		defer s.devices.Binding(r.id)()
+	}
 	block, release, err := s.openDevice(ctx, r.volume, device)
 	if err != nil {
 		return err

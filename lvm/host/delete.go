@@ -48,7 +48,7 @@ func (h *Host) delete(ctx context.Context, id lvm.ID) error {
 
 // deleteLocked deletes a volume of this cluster. The caller holds the group's lock.
 func (h *Host) deleteLocked(ctx context.Context, s lvm.State, g lvm.Group, lv lvm.LV, v lvm.Volume) error {
-	if err := h.closeUnused(ctx, v, "deleted"); err != nil {
+	if err := h.engine.CloseUnused(ctx, v, "deleted"); err != nil {
 		return err
 	}
 	if err := h.engine.CheckUnused(ctx, g, lv, v, "deleted"); err != nil {

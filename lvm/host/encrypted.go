@@ -8,25 +8,6 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 )
 
-// closeUnused closes an encrypted volume that a failed NodeStageVolume left open. KindInUse: it is in use, or bound at a pod's path. done
-// completes the message "cannot be ...".
-func (h *Host) closeUnused(ctx context.Context, v lvm.Volume, done string) error {
-	if v.Class.Encryption == lvm.EncryptionNone || h.engine.Config.Encryption == nil {
-		return nil
-	}
-	mapping, _, open, err := h.engine.Config.Encryption.Mapping(v.ID.String())
-	if err == nil && open {
-		err = h.engine.Machine.Kernel.CheckUnused(ctx, mapping)
-	}
-	if err == nil {
-		err = h.engine.Config.Encryption.Unstage(ctx, v.ID.String())
-	}
-	if err != nil {
-		return lvm.Errorf(lvm.KindOf(err), "volume %s/%s cannot be %s: %w", v.Group, v.ID.LV, done, err)
-	}
-	return nil
-}
-
 // pathInUse is the device that an open volume's file system is on: the mapping of an encrypted one, else that of the logical volume.
 func (h *Host) pathInUse(v lvm.Volume, path string) (string, error) {
 	if v.Class.Encryption == lvm.EncryptionNone || h.engine.Config.Encryption == nil {

@@ -85,6 +85,7 @@ func newHostOn(cfg lvm.Config, disks *ondisk.Disks, machine lvm.Machine) *Host {
 	tasks := oplock.NewTasks()
 	e := engine.New(cfg, machine, tasks)
 	h := &Host{cfg: cfg, log: e.Log, tasks: tasks, engine: e, disks: disks, health: health.Checker{Engine: e}, undo: func() {}}
+	e.Replaced = func(uuid string) { h.replays.Delete(uuid) }
 	h.ready = engine.NewReadyTags(e, tasks)
 	h.wiper = wipe.New(e, tasks)
 	h.pools = thinpool.New(e, tasks, &h.reserved)

@@ -70,7 +70,7 @@ func (h *Host) checkMovable(ctx context.Context, at located) error {
 	if at.v.Access.ReadOnly() {
 		return lvm.Errorf(lvm.KindInvalid, "volume %s/%s cannot be moved: it is %s", at.v.Group, at.v.ID.LV, at.v.Access.Description())
 	}
-	if err := h.closeUnused(ctx, at.v, "moved"); err != nil {
+	if err := h.engine.CloseUnused(ctx, at.v, "moved"); err != nil {
 		return err
 	}
 	if err := h.engine.CheckUnused(ctx, at.g, at.lv, at.v, "moved"); err != nil {

@@ -33,6 +33,9 @@ func (o *openings) begin(uuid string, one int) (end func(), ok bool) {
 	}, true
 }
 
+// Binding keeps the volumes' devices of a group from being replaced until bound is called. The caller opens one and binds it at a pod's path in between.
+func (h *Host) Binding(id lvm.ID) (bound func()) { return h.engine.Binding(id.VG) }
+
 // Opening keeps each Hold of a volume from beginning until opened is called. The caller reads the volume's state and opens its device in between.
 // KindBusy: a Hold is under way.
 func (h *Host) Opening(id lvm.ID, uuid string) (opened func(), err error) {

@@ -303,7 +303,7 @@ func (h *Host) activateRoundLocked(ctx context.Context, g lvm.Group, r lvm.Round
 	if err != nil {
 		return "", err
 	}
-	failure := h.engine.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(t, g)}})
+	failure := h.engine.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(g, t)}})
 	path, active, err := h.engine.FindDevice(ctx, r.ID, r.UUID)
 	if err == nil && !active {
 		err = lvm.Errorf(lvm.KindOf(failure), "cannot activate %s, a snapshot for a move: %w", t, engine.OrNoEffect(failure))

@@ -184,12 +184,12 @@ func (e *Engine) runAfterCleanup(ctx context.Context, c Change) error {
 	return failure
 }
 
-// removeStaleLegs removes the device-mapper devices of legs unless they are open. A killed activation leaves such devices, and
+// removeStaleLegs removes the device-mapper devices of legs unless they are open. A killed activation or deactivation leaves such devices, and
 // LVM refuses to activate the volume while they exist. It reports whether it removed any.
 func (e *Engine) removeStaleLegs(g lvm.Group, legs []lvm.LV) bool {
 	dropped := false
 	for _, leg := range legs {
-		for _, layer := range []string{"", "-tmeta", "-tdata"} { // the suffixes are those of a thin pool's metadata and data
+		for _, layer := range []string{"-tpool", "", "-tmeta", "-tdata"} { // the suffixes are those of a thin pool and its metadata and data
 			removed, err := e.Machine.Kernel.Remove(lvm.DeviceUUID(g.UUID, leg.UUID) + layer)
 			if err != nil && !errors.Is(err, unix.EBUSY) {
 				e.Log.Warn("cannot remove the device of a leg that an unfinished activation left", "vg", g.Name, "leg", leg.Name, "error", err)

@@ -95,7 +95,7 @@ func (e *Engine) EnsureActive(ctx context.Context, g lvm.Group, lv lvm.LV, v lvm
 	if err != nil {
 		return "", err
 	}
-	if active && !e.suspended(path) && !e.mapsRemovedDisk(path) && e.failedPool(g, lv) == nil {
+	if active && !e.suspended(path) && !e.mapsRemovedDisk(path) && (lv.Pool == "" || e.failedPool(g, lv, v) == nil) {
 		return path, nil
 	}
 	s, unlock, err := e.lockedFirst(ctx, v.ID.VG, "activating volume "+v.ID.LV, owedByActivation, e.ReadVolumes)
@@ -124,8 +124,8 @@ func (e *Engine) activateLocked(ctx context.Context, s lvm.State, v lvm.Volume) 
 	if err != nil {
 		return "", err
 	}
-	if err := e.reactivateFailedPool(ctx, g, lv); err != nil {
-		return "", err
+	if lv.Pool != "" {
+		e.reactivateFailedPool(ctx, g, lv, v)
 	}
 	path, active, err := e.FindDevice(ctx, v.ID, v.UUID)
 	if err != nil {
@@ -140,10 +140,10 @@ func (e *Engine) activateLocked(ctx context.Context, s lvm.State, v lvm.Volume) 
 	if err := activatable(g, lv); err != nil {
 		return "", err
 	}
-	failure := e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(t, g)}})
+	failure := e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(g, t)}})
 	path, active, err = e.FindDevice(ctx, v.ID, v.UUID)
 	if err == nil && !active && e.removeStaleLegs(g, lvm.ComponentsAndPool(g, lv)[1:]) {
-		failure = e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(t, g)}})
+		failure = e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(g, t)}})
 		path, active, err = e.FindDevice(ctx, v.ID, v.UUID)
 	}
 	if err == nil && !active {

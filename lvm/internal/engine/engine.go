@@ -25,6 +25,8 @@ type Engine struct {
 	LastRead lastRead
 	Commands *lvmcmd.CommandFiles
 	Disks    *ondisk.CheckedReader
+	Replaced func(uuid string) // unless nil: a volume is about to get another device
+	bindings bindings
 	targets  targets
 	cache    cache[lvm.State]
 	mapped   cache[Mapped]

@@ -75,7 +75,7 @@ func (e *Engine) CheckEmpty(ctx context.Context, g lvm.Group, pool lvm.LV) error
 	}
 	s, err := e.PoolStatus(g, pool)
 	if err == nil && s == nil {
-		failure := e.runAfterCleanup(ctx, Change{Group: g, Legs: lvm.Components(g, pool), Steps: []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(t, g)}}})
+		failure := e.runAfterCleanup(ctx, Change{Group: g, Legs: lvm.Components(g, pool), Steps: []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(g, t)}}})
 		if s, err = e.PoolStatus(g, pool); err == nil && s == nil {
 			return lvm.Errorf(lvm.KindBusy, "the driver does not remove the empty thin pool %s, which it cannot activate to see whether it is empty: %w", t, OrNoEffect(failure))
 		}

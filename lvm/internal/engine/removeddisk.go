@@ -7,7 +7,6 @@ import (
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/alloc"
-	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
 )
 
 // UnmappedPVs returns the physical volumes of an active volume that are present and that its device does not map, and the names of
@@ -18,14 +17,7 @@ func (e *Engine) UnmappedPVs(g lvm.Group, lv lvm.LV, path string) (pvs []lvm.PV,
 	if err != nil || len(removed) == 0 || alloc.IsMoving(g, lv) {
 		return nil, nil, err
 	}
-	used := map[string]bool{}
-	for _, part := range lvm.ComponentsAndPool(g, lv) {
-		for _, seg := range part.Segments {
-			for _, area := range slices.Concat(seg.Areas, seg.Metadata) {
-				used[area.PV] = true
-			}
-		}
-	}
+	used := lvm.PVsBelow(g, lv)
 	for _, pv := range g.PVs {
 		present := !pv.Missing && !pv.Unresponsive && len(pv.DuplicateDevices) == 0 && pv.Device != ""
 		if present && used[pv.UUID] && !slices.Contains(below, pv.Device) {
@@ -61,15 +53,11 @@ func (e *Engine) mapPresentDisks(ctx context.Context, g lvm.Group, lv lvm.LV, v 
 	if err != nil || len(pvs) == 0 {
 		return path, err
 	}
-	steps, err := e.reactivation(ctx, g, lv)
-	if lvm.KindOf(err) == lvm.KindInUse {
-		e.Log.Warn("a volume in use maps a removed disk; the driver activates it again once it is unused", "volume", v.ID.String(), "removed", removed, "error", err)
+	failure := e.reactivate(ctx, g, lv)
+	if lvm.KindOf(failure) == lvm.KindInUse {
+		e.Log.Warn("a volume in use maps a removed disk; the driver activates it again once it is unused", "volume", v.ID.String(), "removed", removed, "error", failure)
 		return path, nil
 	}
-	if err != nil {
-		return "", err
-	}
-	failure := e.Run(ctx, g, steps)
 	path, active, err := e.FindDevice(ctx, v.ID, v.UUID)
 	if err != nil {
 		return "", err
@@ -85,53 +73,4 @@ func (e *Engine) mapPresentDisks(ctx context.Context, g lvm.Group, lv lvm.LV, v 
 		e.Log.Warn("a volume maps its disk again, which was removed and is back", "volume", v.ID.String(), "removed", removed, "device", pvs[0].Device)
 	}
 	return path, err
-}
-
-// reactivation returns the commands that activate a volume again, with its thin pool and the active volumes of this pool. They reload a RAID
-// volume's table instead. KindInUse: the volume, or another of its thin pool, is in use.
-func (e *Engine) reactivation(ctx context.Context, g lvm.Group, lv lvm.LV) ([]lvmcmd.Step, error) {
-	t, err := lvmcmd.TargetOf(g.Name, lv.Name)
-	if err != nil {
-		return nil, err
-	}
-	if strings.HasPrefix(lv.Type, "raid") {
-		return []lvmcmd.Step{{Argv: lvmcmd.RefreshArgs(t, g)}}, nil
-	}
-	var active []lvmcmd.Target
-	for _, other := range g.LVs {
-		if other.UUID != lv.UUID && (lv.Pool == "" || other.Pool != lv.Pool) {
-			continue
-		}
-		path, is, err := e.FindDevice(ctx, lvm.ID{VG: g.UUID, LV: other.Name}, other.UUID)
-		if err != nil {
-			return nil, err
-		}
-		if !is {
-			continue
-		}
-		if err := e.Machine.Kernel.CheckUnused(ctx, path); err != nil {
-			return nil, err
-		}
-		target, err := lvmcmd.TargetOf(g.Name, other.Name)
-		if err != nil {
-			return nil, err
-		}
-		active = append(active, target)
-	}
-	var steps []lvmcmd.Step
-	if len(active) > 0 {
-		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.DeactivateArgs(g, active...)})
-	}
-	if lv.Pool != "" {
-		pool, err := lvmcmd.TargetOf(g.Name, lv.Pool)
-		if err != nil {
-			return nil, err
-		}
-		// lvcreate has activated the pool itself, too. A pool that was written to without its disk has failed, and stays so for as long as it is active.
-		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.DeactivateArgs(g, pool)})
-	}
-	for _, target := range active { // an admin's volumes too
-		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.ActivateArgs(target, g)})
-	}
-	return steps, nil
 }

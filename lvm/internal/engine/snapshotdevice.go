@@ -40,7 +40,7 @@ func (e *Engine) ActivateSnapshot(ctx context.Context, id lvm.ID, uuid string) (
 	if err != nil {
 		return "", err
 	}
-	failure := e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(t, g)}})
+	failure := e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(g, t)}})
 	path, active, err = e.FindDevice(ctx, id, uuid)
 	if err == nil && !active {
 		err = lvm.Errorf(lvm.KindInternal, "cannot activate snapshot %s: %w", t, OrNoEffect(failure))

@@ -78,7 +78,7 @@ func (m *Maker) checkPools(taken []retake) error {
 			return lvm.Errorf(lvm.KindBusy, "cannot determine whether the thin pool of snapshot %s has committed it; retry: %w", r.name, err)
 		case status == nil:
 			return lvm.Errorf(lvm.KindBusy, "the thin pool of snapshot %s was deactivated meanwhile; retry", r.name)
-		case status.IsFailed():
+		case status.CommitsNothing():
 			return lvm.Errorf(lvm.KindBusy, "the thin pool of snapshot %s may not have committed it: %s", r.name, status.FailureReason())
 		}
 	}

@@ -192,8 +192,8 @@ const readyBatchMax = 100
 
 // ActivateArgs activates the volume, if it is inactive. LVM otherwise skips a snapshot: one of the driver (snapshotArgs), and one of an admin,
 // also after its adoption.
-func ActivateArgs(t Target, g lvm.Group) []string {
-	return append(OnDevices("lvchange", g), "-ay", "-K", "--", t.String())
+func ActivateArgs(g lvm.Group, volumes ...Target) []string {
+	return appendTargets(append(OnDevices("lvchange", g), "-ay", "-K", "--"), volumes)
 }
 
 // ActivateIfArgs is ActivateArgs for a logical volume of which only the name and the UUID are known. LVM activates only one with the driver's
@@ -206,7 +206,10 @@ func ActivateIfArgs(t Target, g lvm.Group, uuid string) []string {
 
 // DeactivateArgs deactivates volumes of a group. LVM refuses while one is in use.
 func DeactivateArgs(g lvm.Group, volumes ...Target) []string {
-	args := append(OnDevices("lvchange", g), "-an", "--")
+	return appendTargets(append(OnDevices("lvchange", g), "-an", "--"), volumes)
+}
+
+func appendTargets(args []string, volumes []Target) []string {
 	for _, t := range volumes {
 		args = append(args, t.String())
 	}

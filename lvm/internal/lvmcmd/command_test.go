@@ -30,7 +30,7 @@ func TestArgs(t *testing.T) {
 			" --addtag nodelvm.cluster=cluster-1 --addtag nodelvm.name=a#20b --addtag nodelvm.lv=v-1 --addtag nodelvm.wipe=none" +
 			" --addtag nodelvm.formatmark=25030656 -- vg-data /dev/vg-dataa:8-11:0-0 /dev/vg-datab:0-0": createArgs(target, c),
 		"lvchange " + on + "-S vg_missing_pv_count=0 && lv_uuid=U && lv_tags={nodelvm.state=creating} --deltag nodelvm.state=creating --addtag nodelvm.state=ready -- vg-data/v-1": StateArgs(target, g, "U", lvm.StateCreating, lvm.StateReady),
-		"lvchange " + on + "-ay -K -- vg-data/v-1":                                                                        ActivateArgs(target, g),
+		"lvchange " + on + "-ay -K -- vg-data/v-1":                                                                        ActivateArgs(g, target),
 		"lvchange " + on + "--refresh -- vg-data/v-1":                                                                     RefreshArgs(target, g),
 		"lvchange " + on + "-an -- vg-data/v-1 vg-data/v-1":                                                               DeactivateArgs(g, target, target),
 		"lvremove " + on + "-S vg_missing_pv_count=0 && lv_uuid=U && lv_tags={nodelvm.state=deleting} -- vg-data/v-1":     RemoveArgs(target, g, "U", lvm.StateDeleting),

@@ -190,7 +190,7 @@ func FuzzTarget(f *testing.F) {
 		}
 		g := fixture.TestGroup(group, []lvm.Run{{Start: 0, Count: 10}})
 		for _, argv := range [][]string{
-			RemoveArgs(target, g, "U", lvm.StateDeleting), extendArgs(target, g, 5, nil), ActivateArgs(target, g), StateArgs(target, g, "U", lvm.StateCreating, lvm.StateReady),
+			RemoveArgs(target, g, "U", lvm.StateDeleting), extendArgs(target, g, 5, nil), ActivateArgs(g, target), StateArgs(target, g, "U", lvm.StateCreating, lvm.StateReady),
 		} {
 			i := slices.Index(argv, "--")
 			if i < 0 || len(argv) != i+2 || argv[i+1] != group+"/"+lv || strings.Count(argv[i+1], "/") != 1 || strings.HasPrefix(argv[i+1], "-") || strings.HasPrefix(argv[i+1], "@") {

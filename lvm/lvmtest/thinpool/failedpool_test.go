@@ -1,8 +1,10 @@
 package thinpool
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
@@ -19,12 +21,7 @@ func TestFailedPool(t *testing.T) {
 			v[i] = d.MustCreate(t, b.Thin(fmt.Sprint("v", i), 8*lvm.MiB, lvm.ID{}))
 			d.MustActivate(t, v[i])
 		}
-		pool := hosttest.FindLV(t, node.Group(b.Group), lvm.DefaultPool)
-		path, active, err := node.Kernel().Device(lvmtest.DeviceUUID(string(b.ReadGroup(t).UUID), pool.UUID) + "-tpool")
-		if hosttest.Must(t, err); !active {
-			t.Fatal("the pool is not active")
-		}
-		node.SetStatus(path, "thin-pool", fmt.Sprintf("%d 10/1000 1/2000 - ro discard_passdown error_if_no_space needs_check 128", pool.Thin.TransactionID))
+		setPool(t, node, b, "ro discard_passdown error_if_no_space needs_check")
 		wantFailed(t, d, v, true)
 		return node, b, d, v
 	}
@@ -85,6 +82,80 @@ func TestFailedPool(t *testing.T) {
 		miss(false)
 		works(t, d, v)
 	})
+}
+
+// setPool sets what the kernel shows of the active pool: its mode and what follows.
+func setPool(t *testing.T, node *lvmtest.Node, b hosttest.Fixture, mode string) {
+	t.Helper()
+	pool := hosttest.FindLV(t, node.Group(b.Group), lvm.DefaultPool)
+	path, active, err := node.Kernel().Device(lvmtest.DeviceUUID(string(b.ReadGroup(t).UUID), pool.UUID) + "-tpool")
+	if hosttest.Must(t, err); !active {
+		t.Fatal("the pool is not active")
+	}
+	node.SetStatus(path, "thin-pool", fmt.Sprintf("%d 10/1000 1/2000 - %s 128", pool.Thin.TransactionID, mode))
+}
+
+// TestFailedPoolOfReplayedCopy: what the replay of a copy's journal wrote is not counted any more when the copy gets another device.
+func TestFailedPoolOfReplayedCopy(t *testing.T) {
+	node, b, d := hosttest.Started(t)
+	snapshot := d.MustSnapshot(t, "snapshot", d.MustCreate(t, b.Thin("origin", 8*lvm.MiB, lvm.ID{})).ID)
+	spec := b.Thin("copy", 0, snapshot.ID)
+	spec.Access = lvm.AccessReplay
+	v := d.MustCreate(t, spec)
+	device := d.MustActivate(t, v)
+	hosttest.Must(t, d.BeginReplay(t.Context(), v.ID, v.UUID))
+	b.Write(t, device, 100)
+	setPool(t, node, b, "ro discard_passdown error_if_no_space needs_check")
+	d.MustActivate(t, v)
+	hosttest.Must(t, d.BeginReplay(t.Context(), v.ID, v.UUID))
+	hosttest.Must(t, d.SetReplayed(t.Context(), v.ID, v.UUID))
+	now, err := d.Lookup(t.Context(), v.ID)
+	if hosttest.Must(t, err); now.Access != lvm.AccessReadOnlyFull {
+		t.Errorf("the copy has the access %q: the replay may have written all of it", now.Access)
+	}
+}
+
+// publisher lets a raw device be published as soon as the driver has found it unused.
+type publisher struct {
+	lvm.Kernel
+	found func(path string)
+}
+
+func (p *publisher) CheckUnused(ctx context.Context, path string) error {
+	err := p.Kernel.CheckUnused(ctx, path)
+	if err == nil && p.found != nil {
+		p.found(path)
+	}
+	return err
+}
+
+// TestFailedPoolOfPublishedDevice: the device of a raw volume that a pod is about to get is not replaced: the pod would get the next device with its
+// number.
+func TestFailedPoolOfPublishedDevice(t *testing.T) {
+	node := hosttest.NewNode()
+	b := hosttest.OnFake(node)
+	kernel := &publisher{Kernel: node.Kernel()}
+	d := hosttest.StartOn(t, node, lvm.Config{}, lvm.Machine{Kernel: kernel})
+	raw, other := d.MustCreate(t, b.Thin("raw", 8*lvm.MiB, lvm.ID{})), d.MustCreate(t, b.Thin("other", 8*lvm.MiB, lvm.ID{}))
+	device := d.MustActivate(t, raw)
+	d.MustActivate(t, other)
+	setPool(t, node, b, "ro discard_passdown error_if_no_space needs_check")
+	published := make(chan string, 1)
+	kernel.found = func(path string) {
+		if path != device {
+			return
+		}
+		kernel.found = nil
+		go func() {
+			defer d.Binding(raw.ID)()
+			published <- d.MustDevice(t, raw)
+		}()
+		time.Sleep(100 * time.Millisecond) // a publication that does not wait has then read the device
+	}
+	d.MustActivate(t, other)
+	if is, now := <-published, d.MustDevice(t, raw); is != now || now == device {
+		t.Errorf("the pod gets %s; the volume's device was %s and is %s", is, device, now)
+	}
 }
 
 // wantFailed checks whether Health reports of each volume that its pool has failed.

@@ -31,8 +31,9 @@ func needsCheck(t *testing.T, b hosttest.Fixture) bool {
 	return strings.Contains(reallvm.Tool(t, "dmsetup", "status", poolLayer(b, "-tpool")), "needs_check")
 }
 
-// failCommit lets a commit of the pool fail: a write and a flush of its volume reach a disk that fails all writes.
-func failCommit(t *testing.T, b hosttest.Fixture, device string) {
+// failCommit lets a commit of the pool fail: its volume gets new chunks, whose flush reaches a disk that fails all writes. The pool may have committed
+// them before, so this writes to each MiB from one on.
+func failCommit(t *testing.T, b hosttest.Fixture, device string, from lvm.Bytes) {
 	t.Helper()
 	name := poolLayer(b, "_tdata")
 	data := reallvm.Tool(t, "dmsetup", "table", name)
@@ -48,16 +49,22 @@ func failCommit(t *testing.T, b hosttest.Fixture, device string) {
 	for line := range strings.Lines(data) {
 		failing.WriteString(strings.Replace(strings.TrimSpace(line), " linear ", " flakey ", 1) + " 0 60 1 error_writes\n")
 	}
-	replace(failing.String())
-	err := onDevice(device, func(f *os.File) error {
-		_, err := f.WriteAt(bytes.Repeat([]byte("nodelvm "), 1<<10), 8<<20)
-		return errors.Join(err, f.Sync())
-	})
-	failed := needsCheck(t, b) // dmsetup commits before it reads the status
-	replace(data)
-	if !failed {
-		t.Fatalf("a commit of the pool did not fail without its disk; a write and a flush of its volume returned %v", err)
+	var err error
+	for at := from; at < from+4*lvm.MiB; at += lvm.MiB {
+		err = onDevice(device, func(f *os.File) error {
+			if _, err := f.WriteAt(bytes.Repeat([]byte("nodelvm "), 1<<10), int64(at)); err != nil {
+				return err
+			}
+			replace(failing.String())
+			return f.Sync()
+		})
+		failed := needsCheck(t, b) // dmsetup commits before it reads the status
+		replace(data)
+		if failed {
+			return
+		}
 	}
+	t.Fatalf("no commit of the pool failed without its disk; the last write and flush of its volume returned %v", err)
 }
 
 // onDevice opens a device without the page cache.
@@ -75,12 +82,12 @@ func onDevice(device string, do func(*os.File) error) error {
 func TestRealPoolNeedsCheck(t *testing.T) {
 	b := reallvm.NewFixture(t).OneAtATime()
 	d := b.Start(t)
-	v := d.MustCreate(t, b.Thin("v", 16*lvm.MiB, lvm.ID{}))
+	v := d.MustCreate(t, b.Thin("v", 40*lvm.MiB, lvm.ID{}))
 	writeTo(t, d, v, lvm.MiB)
 	d = b.Start(t) // no volume waits for its ready tag
 	metadata := metadataOf(t, b)
 
-	failCommit(t, b, d.MustActivate(t, v))
+	failCommit(t, b, d.MustActivate(t, v), 2*lvm.MiB)
 	if !hosttest.HasCondition(d.Conditions(t), lvm.ConditionThinPoolFailed, v.UUID) {
 		t.Error("no condition says that the pool takes no writes")
 	}
@@ -93,7 +100,18 @@ func TestRealPoolNeedsCheck(t *testing.T) {
 	}
 	writeTo(t, d, v, 12*lvm.MiB)
 
-	failCommit(t, b, d.MustActivate(t, v))
+	failCommit(t, b, d.MustActivate(t, v), 20*lvm.MiB) // the first deactivation is killed before it has removed the pool's hidden devices
+	for _, name := range []string{strings.ReplaceAll(b.Group, "-", "--") + "-" + strings.ReplaceAll(v.ID.LV, "-", "--"), poolLayer(b, "")} {
+		if exec.CommandContext(t.Context(), "dmsetup", "info", name).Run() == nil { // LVM activates the pool itself only when it creates it
+			reallvm.Tool(t, "dmsetup", "remove", "--noudevsync", "--retry", name)
+		}
+	}
+	d.MustActivate(t, v)
+	if needsCheck(t, b) {
+		t.Error("after a killed deactivation, the pool still needs a check")
+	}
+
+	failCommit(t, b, d.MustActivate(t, v), 30*lvm.MiB)
 	b.Admin(t, "lvchange", "-y", "-an", b.Group+"/"+v.ID.LV)
 	b.Admin(t, "lvchange", "-y", "-an", b.Group+"/"+lvm.DefaultPool)
 	restore := metadata.damage(t)
