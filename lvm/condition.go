@@ -12,7 +12,7 @@ type Condition struct {
 	Text  string // a sentence: what is wrong, with names and numbers, and what to do
 }
 
-// MustRepeat reports whether c, which is was at a later time, must be reported again.
+// MustRepeat reports whether a condition, which was reported as was, must be reported again as c.
 func (c Condition) MustRepeat(was Condition) bool { return c.Cause != "" && c.Cause != was.Cause }
 
 // ConditionType is the kind of a condition. Its value is the metric's label, the event's reason, and the alert's name after its

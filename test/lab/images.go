@@ -309,7 +309,10 @@ func (l *Lab) share(file string) (copied string, err error) {
 		return "", err
 	}
 	_, err = io.Copy(to, from)
-	return to.Name(), errors.Join(err, to.Close())
+	if err = errors.Join(err, to.Close()); err != nil {
+		err = errors.Join(err, os.Remove(to.Name()))
+	}
+	return to.Name(), err
 }
 
 // hostfsScript mounts the host's folder $1 at $at until the end of the script.

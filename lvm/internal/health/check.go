@@ -61,7 +61,7 @@ func (c *groupCheck) add(kind lvm.ConditionType, v lvm.Volume, format string, ar
 	c.findings = append(c.findings, lvm.Condition{Type: kind, Group: c.group.Name, VG: c.group.UUID, Volume: v, Text: fmt.Sprintf(format, args...)})
 }
 
-// addMissing is add for what missing physical volumes, given by their UUIDs, do: each further one is reported.
+// addMissing is add for what missing physical volumes, given by their UUIDs, do: it is reported again when they are others.
 func (c *groupCheck) addMissing(kind lvm.ConditionType, v lvm.Volume, missing, format string, args ...any) {
 	c.add(kind, v, format, args...)
 	c.findings[len(c.findings)-1].Cause = missing
@@ -110,11 +110,14 @@ func names(set map[string]bool) string { return strings.Join(slices.Sorted(maps.
 
 // checkMissing adds what the missing physical volumes do to a volume.
 func (c *groupCheck) checkMissing(p checkedVolume, missing map[string]bool) {
+	below := lvm.PVsBelow(c.group, p.lv)
+	maps.DeleteFunc(below, func(pv string, _ bool) bool { return !missing[pv] })
+	lost := names(below)
 	switch d := c.group.DamageOf(p.lv, missing, 0); {
 	case d.Lost:
-		c.addMissing(lvm.ConditionVolumeDataMissing, p.volume, names(missing), "a part of its data is on the missing physical volume %s: reconnect the disk, or restore the volume from a backup", names(missing))
+		c.addMissing(lvm.ConditionVolumeDataMissing, p.volume, lost, "a part of its data is on the missing physical volume %s: reconnect the disk, or restore the volume from a backup", lost)
 	case d.Legs > 0:
-		c.addMissing(lvm.ConditionVolumeDegraded, p.volume, names(missing), "%d of its %d legs are on the missing physical volume %s: all its data is there, with less redundancy; reconnect the disk, or replace the legs with lvconvert --repair", d.Legs, d.Of, names(missing))
+		c.addMissing(lvm.ConditionVolumeDegraded, p.volume, lost, "%d of its %d legs are on the missing physical volume %s: all its data is there, with less redundancy; reconnect the disk, or replace the legs with lvconvert --repair", d.Legs, d.Of, lost)
 	}
 }
 

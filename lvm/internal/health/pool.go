@@ -41,9 +41,9 @@ func (c *groupCheck) checkThin(ctx context.Context, p checkedVolume) {
 // failedRemedy says how a pool takes writes again.
 func failedRemedy(g lvm.Group, pool string, s lvm.PoolStatus) string {
 	if lv := g.FindLV(pool); lv != nil && lv.Thin != nil && s.IsMismatched(*lv.Thin) {
-		return "end none of its pods before the newer metadata of the volume group is restored"
+		return "end none of its pods before the metadata of the pool's transaction is restored"
 	}
-	return fmt.Sprintf("end all pods with volumes of the pool; when the next one starts, LVM checks the pool, and it takes writes again if its metadata is sound. Otherwise repair it with lvconvert --repair %s/%s", g.Name, pool)
+	return fmt.Sprintf("end all pods with volumes of the pool; when the next one starts, LVM checks the pool, and it takes writes again if its metadata is sound. Otherwise the pool stays inactive: repair it with lvconvert --repair %s/%s", g.Name, pool)
 }
 
 // checkPool returns a pool's status, and adds a condition if the pool is nearly full, and one if LVM's metadata is not of this state of the

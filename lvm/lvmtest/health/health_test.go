@@ -64,6 +64,7 @@ func TestHealth(t *testing.T) {
 		"1 800/1000 1/2000 - rw discard_passdown error_if_no_space - 128":                  {lvm.ConditionThinPoolNearlyFull: "metadata 80.0 %"},
 		"1 10/1000 2000/2000 - out_of_data_space discard_passdown error_if_no_space - 128": {lvm.ConditionThinPoolFull: "is full (data 100.0 %"},
 		"1 10/1000 1/2000 - ro discard_passdown error_if_no_space needs_check 128":         {lvm.ConditionThinPoolFailed: "its metadata must be checked"},
+		"1 1000/1000 1/2000 - ro discard_passdown error_if_no_space - 128":                 {lvm.ConditionThinPoolFull: "metadata 100.0 %"},
 		"Fail": {lvm.ConditionThinPoolFailed: "it has failed"},
 	} {
 		node.SetStatus(pool, "thin-pool", status)

@@ -1,3 +1,3 @@
-// Package hardware has what happens to a pod's volume on a node with NVMe disks: a disk is pulled and returns, and the node boots with its disks in
+// Package hardware has what happens to pods' volumes on a node with NVMe disks: disks are pulled, return and fail, and the node boots with its disks in
 // another order. It needs a cluster of one node on emulated hardware.
 package hardware

@@ -15,7 +15,8 @@ import (
 
 // mirror is a database whose volume has two legs, each on an NVMe disk.
 type mirror struct {
-	acked int64 // acknowledged rows
+	acked int64             // acknowledged rows
+	names map[string]string // of the devices after the first boot, by serial number
 }
 
 // Scenarios returns the scenarios on emulated hardware.
@@ -36,7 +37,7 @@ func Scenarios() []scenario.Scenario {
 			}
 			return cluster.Eventually(ctx, func() error { return env.CheckNoVolumes(ctx) })
 		}},
-	}}}
+	}}, failedPool()}
 }
 
 func (m *mirror) start(ctx context.Context, env *scenario.Environment) error {
@@ -49,9 +50,9 @@ func (m *mirror) start(ctx context.Context, env *scenario.Environment) error {
 	if err := env.PrepareDatabase(ctx, scenario.DatabasePod); err != nil {
 		return err
 	}
-	legs, err := legs(ctx, env)
-	if err == nil && len(legs) != 2 {
-		err = fmt.Errorf("the volume is on %v: want two disks", legs)
+	var err error
+	if m.names, err = legs(ctx, env); err == nil && len(m.names) != 2 {
+		err = fmt.Errorf("the volume is on %v: want two disks", m.names)
 	}
 	return err
 }
@@ -133,10 +134,6 @@ func pull(ctx context.Context, env *scenario.Environment, disk, device string) e
 }
 
 func (m *mirror) reboot(ctx context.Context, env *scenario.Environment) error {
-	before, err := legs(ctx, env)
-	if err != nil {
-		return err
-	}
 	if err := errors.Join(env.Lab.PowerCut(scenario.FirstNode), env.Lab.Boot(ctx, scenario.FirstNode)); err != nil {
 		return err
 	}
@@ -147,9 +144,9 @@ func (m *mirror) reboot(ctx context.Context, env *scenario.Environment) error {
 	if err != nil {
 		return err
 	}
-	env.Reporter.Note("the legs were on %v and are on %v", before, after)
-	if maps.Equal(before, after) {
-		return errors.New("the disks have the names that they had, so the boot shows nothing")
+	env.Reporter.Note("after the first boot the legs were on %v, and after the second one on %v", m.names, after)
+	if maps.Equal(m.names, after) {
+		return errors.New("the disks have the names of the first boot, so the second one shows nothing")
 	}
 	if _, err := env.CheckRows(ctx, scenario.DatabasePod, m.acked, m.acked); err != nil {
 		return err
