@@ -79,6 +79,8 @@ type Kernel interface {
 	// CheckUnused returns KindInUse if a process has the device open, it is mounted, its node is bound at a pod's path, or another
 	// device is on it.
 	CheckUnused(ctx context.Context, path string) error
+	// Opens returns how often the device is open; a mount and a device on it count.
+	Opens(path string) (int, error)
 	// IsFrozen reports whether the file system on the device is frozen (fsfreeze(8)): then the device cannot be suspended.
 	// False if none is mounted.
 	IsFrozen(path string) (bool, error)

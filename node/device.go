@@ -25,7 +25,7 @@ func (s *Server) openDevice(ctx context.Context, v volume, device string) (mount
 	}
 	now, active, err := s.currentDevice(ctx, v)
 	if err == nil && (!active || now != device) {
-		err = lvm.Errorf(lvm.KindBusy, "device %s is no longer volume %s: another program on this node deactivated it; the driver changed nothing, retry", device, v.id)
+		err = lvm.Errorf(lvm.KindBusy, "device %s is no longer volume %s: it was deactivated meanwhile; retry", device, v.id)
 	}
 	if err != nil {
 		release()

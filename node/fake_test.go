@@ -158,9 +158,9 @@ func (f *fake) OpenDevice(device string) (mount.BlockDevice, func(), error) {
 	f.held++
 	return mount.BlockDevice{Number: numberAt(device), Size: lvm.GiB}, func() { f.held-- }, nil
 }
-func (f *fake) Binding(lvm.ID) func() {
+func (f *fake) Binding(lvm.ID) (func(), error) {
 	f.binding++
-	return func() { f.binding-- }
+	return func() { f.binding-- }, nil
 }
 
 func (f *fake) Opening(lvm.ID, string) (func(), error) {

@@ -18,7 +18,7 @@ func (l loops) Device(_ context.Context, id lvm.ID, _ string) (string, bool, err
 	return device, ok, nil
 }
 
-func (loops) Binding(lvm.ID) func() { return func() {} }
+func (loops) Binding(lvm.ID) (func(), error) { return func() {}, nil }
 
 func (loops) Opening(lvm.ID, string) (func(), error) { return func() {}, nil }
 

@@ -82,7 +82,11 @@ func (s *Server) lockTarget(volume, target string, alone func() (bool, error)) (
 
 func (s *Server) publish(ctx context.Context, r publishRequest, device string) error {
 	if r.block {
-		defer s.devices.Binding(r.id)()
+		bound, err := s.devices.Binding(r.id)
+		if err != nil {
+			return err
+		}
+		defer bound()
 	}
 	block, release, err := s.openDevice(ctx, r.volume, device)
 	if err != nil {

@@ -46,8 +46,8 @@ type Devices interface {
 	ActiveDevices(ctx context.Context, volumes []lvm.Volume) (map[lvm.ID]lvm.Device, error)
 	// Opening keeps the volume from being held for a move until opened is called. lvm.KindBusy: that is under way.
 	Opening(id lvm.ID, uuid string) (opened func(), err error)
-	// Binding keeps the device of a volume from being replaced by another one until bound is called.
-	Binding(id lvm.ID) (bound func())
+	// Binding keeps the device of a volume from being replaced by another one until bound is called. lvm.KindBusy: that is under way.
+	Binding(id lvm.ID) (bound func(), err error)
 	// Owns reports whether the device of this number is the volume's, or no longer exists. It asks device-mapper, not LVM.
 	Owns(ctx context.Context, id lvm.ID, device uint64) (bool, error)
 	// Lookup returns a ready volume, or lvm.KindNotFound or lvm.KindNotLocal. It starts no process while the disks are

@@ -254,6 +254,20 @@ func (k Kernel) CheckUnused(ctx context.Context, path string) error {
 	}
 }
 
+// Opens asks device-mapper how often a device is open.
+func (k Kernel) Opens(path string) (int, error) {
+	var stat unix.Stat_t
+	err := unix.Stat(path, &stat)
+	if err != nil {
+		return 0, lvm.Errorf(lvm.KindInternal, "cannot determine how often %s is open: %w", path, err)
+	}
+	found, err := k.Control().Info(Key{Number: stat.Rdev})
+	if err != nil {
+		return 0, lvm.Errorf(lvm.KindInternal, "cannot determine how often %s is open: %w", path, err)
+	}
+	return int(found.Opens), nil
+}
+
 // checkUnbound returns KindInUse if the device's node is bound outside /dev, as NodePublishVolume does for a raw block volume.
 func (k Kernel) checkUnbound(path string, number uint64) error {
 	mounts, err := ReadMounts(filepath.Join(k.Proc, "self/mountinfo"))

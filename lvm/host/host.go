@@ -45,8 +45,8 @@ type Host struct {
 	instance *lvmcmd.InstanceLock
 	disks    *ondisk.Disks // of the real machine; without a record elsewhere
 	replays  sync.Map      // UUIDs of read-only copies: whatever their replay wrote, it wrote to the device that they have now
-	openings openings      // of volumes that are staged, or held for a move
-	undo     func()        // unmounts what NewHost mounted
+	openings oplock.Exclusion
+	undo     func() // unmounts what NewHost mounted
 }
 
 // NewHost prepares LVM's configuration. It changes no volume.

@@ -53,7 +53,7 @@ func (h *Host) Hold(ctx context.Context, id lvm.ID, uuid, move string) (lvm.Volu
 				return next, nil
 			case lvm.StateReady:
 				next.State, next.Move = lvm.StateMoving, move
-				end, ok := h.openings.begin(uuid, -1)
+				end, ok := h.openings.Begin(uuid, holding)
 				if held = end; !ok {
 					return next, lvm.Errorf(lvm.KindInUse, "volume %s/%s cannot be moved: it is being staged for a pod", at.v.Group, id.LV)
 				}

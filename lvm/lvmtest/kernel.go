@@ -306,6 +306,15 @@ func (k kernel) Write(to lvm.Device, _ []byte, _ lvm.Bytes) error {
 	return nil
 }
 
+func (k kernel) Opens(path string) (int, error) {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	if d := k.node.device(path); d != nil {
+		return d.opens, nil
+	}
+	return 0, fmt.Errorf("no device %s", path)
+}
+
 func (k kernel) Sync(paths []string) error {
 	if len(paths) == 0 {
 		return fmt.Errorf("no disk named")

@@ -26,7 +26,7 @@ type Engine struct {
 	Commands *lvmcmd.CommandFiles
 	Disks    *ondisk.CheckedReader
 	Replaced func(uuid string) // unless nil: a volume is about to get another device
-	bindings bindings
+	bindings oplock.Exclusion  // by group's UUID: publications of raw devices, and reactivations
 	targets  targets
 	cache    cache[lvm.State]
 	mapped   cache[Mapped]

@@ -11,11 +11,11 @@ import (
 // is active, although its disks may work again. LVM checks a pool before it activates one (lvm.conf(5), thin_check_executable). If the check fails,
 // the pool stays inactive until an admin repairs it, also one that could still be read.
 
-// failedPool returns the status of a ready thin volume's pool if the pool takes no writes, and LVM can activate it again as far as the driver knows;
+// failedPool returns the status of a thin volume's pool if the pool takes no writes, and LVM can activate it again as far as the driver knows;
 // else nil. A move only reads its source.
 func (e *Engine) failedPool(g lvm.Group, lv lvm.LV, v lvm.Volume) *lvm.PoolStatus {
 	pool := g.FindLV(lv.Pool)
-	if v.State != lvm.StateReady || pool == nil || pool.Thin == nil || activatable(g, lv) != nil || alloc.IsMoving(g, lv) {
+	if v.State == lvm.StateMoving || pool == nil || pool.Thin == nil || activatable(g, lv) != nil || alloc.IsMoving(g, lv) {
 		return nil
 	}
 	s, err := e.PoolStatus(g, *pool)
@@ -33,12 +33,13 @@ func (e *Engine) reactivateFailedPool(ctx context.Context, g lvm.Group, lv lvm.L
 		return
 	}
 	log := e.Log.With("vg", g.Name, "pool", lv.Pool, "reason", failed.FailureReason())
-	switch err := e.reactivate(ctx, g, lv); {
+	err := e.reactivate(ctx, g, lv)
+	switch {
 	case lvm.KindOf(err) == lvm.KindInUse:
 		log.Warn("a thin pool takes no writes; the driver activates it again when a volume of it is staged while none is in use", "error", err)
-	case err != nil:
-		log.Error("cannot activate a thin pool again that takes no writes", "error", err)
+	case e.failedPool(g, lv, v) == nil:
+		log.Warn("the driver deactivated a thin pool that took no writes, so that LVM checks it")
 	default:
-		log.Warn("activated a thin pool again that took no writes; LVM has checked it")
+		log.Error("a thin pool still takes no writes after the driver tried to activate it again", "error", err)
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/internal/lvmcmd"
+	"github.com/nodelvm/nodelvm/lvm/internal/oplock"
 )
 
 // reactivate activates a volume again, with its thin pool and the active volumes of this pool. It reloads a RAID volume's table instead, which may be
@@ -20,43 +20,56 @@ func (e *Engine) reactivate(ctx context.Context, g lvm.Group, lv lvm.LV) error {
 		}
 		return e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.RefreshArgs(t, g)}})
 	}
-	bindings := e.bindings.of(g.UUID)
-	bindings.Lock()
-	defer bindings.Unlock()
+	end, ok := e.bindings.Begin(string(g.UUID), replacing)
+	if !ok {
+		return lvm.Errorf(lvm.KindInUse, "a raw device of volume group %s is being published", g.Name)
+	}
+	defer end()
 	active, err := e.activeUnused(ctx, g, lv)
 	if err != nil {
 		return err
 	}
-	var down, up []lvmcmd.Step
-	if targets, err := targetsOf(g, active); err != nil {
+	targets, err := targetsOf(g, active)
+	if err != nil {
 		return err
-	} else if len(targets) > 0 {
-		down, up = []lvmcmd.Step{{Argv: lvmcmd.DeactivateArgs(g, targets...)}}, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(g, targets...)}}
-	}
-	if lv.Pool != "" {
-		pool, err := lvmcmd.TargetOf(g.Name, lv.Pool)
-		if err != nil {
-			return err
-		}
-		// lvcreate has activated the pool itself, too. A pool that was written to without its disk has failed, and stays so for as long as it is active.
-		down = append(down, lvmcmd.Step{Argv: lvmcmd.DeactivateArgs(g, pool)})
 	}
 	for _, replaced := range active {
 		if e.Replaced != nil {
 			e.Replaced(replaced.UUID)
 		}
 	}
-	failure := e.Run(ctx, g, down)
-	e.removeStaleLegs(g, g.ComponentsByName(lv.Pool)) // LVM ignores a pool of which a killed deactivation left only hidden devices
-	if len(up) > 0 {                                  // an admin's volumes too, and what LVM deactivated before it failed
-		failure = errors.Join(failure, e.Run(ctx, g, up))
+	failure := e.deactivate(ctx, g, lv.Pool, targets)
+	if len(targets) > 0 { // an admin's volumes too, and what LVM deactivated before it failed
+		failure = errors.Join(failure, e.Run(ctx, g, []lvmcmd.Step{{Argv: lvmcmd.ActivateArgs(g, targets...)}}))
 	}
 	return failure
 }
 
-// activeUnused returns the volume and the others of its thin pool that are active. KindInUse: one of them is in use. It closes encrypted volumes that a
-// failed NodeStageVolume left open.
+// deactivate deactivates volumes, and then their thin pool unless it is "".
+func (e *Engine) deactivate(ctx context.Context, g lvm.Group, pool string, volumes []lvmcmd.Target) error {
+	var steps []lvmcmd.Step
+	if len(volumes) > 0 {
+		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.DeactivateArgs(g, volumes...)})
+	}
+	if pool != "" {
+		t, err := lvmcmd.TargetOf(g.Name, pool)
+		if err != nil {
+			return err
+		}
+		// lvcreate has activated the pool itself, too. A pool that was written to without its disk has failed, and stays so for as long as it is active.
+		steps = append(steps, lvmcmd.Step{Argv: lvmcmd.DeactivateArgs(g, t)})
+	}
+	err := e.Run(ctx, g, steps)
+	if refusal := (*lvm.ExitError)(nil); err == nil || errors.As(err, &refusal) { // LVM ignores a pool of which a killed deactivation left only hidden devices
+		e.removeStaleLegs(g, g.ComponentsByName(pool))
+	}
+	return err
+}
+
+// activeUnused returns the volume and the others of its thin pool that are active. KindInUse: one of them is in use. Otherwise it closes
+// encrypted volumes that a failed NodeStageVolume left open.
 func (e *Engine) activeUnused(ctx context.Context, g lvm.Group, lv lvm.LV) (active []lvm.LV, err error) {
+	var left []lvm.Volume
 	for _, other := range g.LVs {
 		if other.UUID != lv.UUID && (lv.Pool == "" || other.Pool != lv.Pool) {
 			continue
@@ -68,17 +81,44 @@ func (e *Engine) activeUnused(ctx context.Context, g lvm.Group, lv lvm.LV) (acti
 		if !is {
 			continue
 		}
-		if v, managed := other.AsVolume(); managed && v.Cluster == e.Config.Cluster {
-			if err := e.CloseUnused(ctx, v, "activated again"); err != nil {
-				return nil, err
-			}
+		open, err := e.leftOpen(ctx, g, other, path)
+		if err == nil && open == nil {
+			err = e.Machine.Kernel.CheckUnused(ctx, path)
 		}
-		if err := e.Machine.Kernel.CheckUnused(ctx, path); err != nil {
+		if err != nil {
 			return nil, err
 		}
-		active = append(active, other)
+		if active = append(active, other); open != nil {
+			left = append(left, *open)
+		}
+	}
+	for _, v := range left {
+		if err := e.CloseUnused(ctx, v, "activated again"); err != nil {
+			return nil, err
+		}
 	}
 	return active, nil
+}
+
+// leftOpen returns the volume at this path if it is an encrypted file system of this cluster that is open but unused. A NodeStageVolume under way has the
+// logical volume open, too. Staging a raw volume leaves it open for the publication.
+func (e *Engine) leftOpen(ctx context.Context, g lvm.Group, lv lvm.LV, path string) (*lvm.Volume, error) {
+	v, managed := lv.AsVolume()
+	if !managed || v.Cluster != e.Config.Cluster || v.Block || v.Class.Encryption == lvm.EncryptionNone || e.Config.Encryption == nil {
+		return nil, nil
+	}
+	mapping, _, open, err := e.Config.Encryption.Mapping(v.ID.String())
+	if err != nil || !open {
+		return nil, err
+	}
+	opens, err := e.Machine.Kernel.Opens(path)
+	if err == nil && opens > 1 {
+		err = lvm.Errorf(lvm.KindInUse, "volume %s/%s is being staged", g.Name, lv.Name)
+	}
+	if err == nil {
+		err = e.Machine.Kernel.CheckUnused(ctx, mapping)
+	}
+	return &v, err
 }
 
 func targetsOf(g lvm.Group, lvs []lvm.LV) (targets []lvmcmd.Target, err error) {
@@ -111,29 +151,18 @@ func (e *Engine) CloseUnused(ctx context.Context, v lvm.Volume, done string) err
 	return nil
 }
 
-// bindings keeps reactivate and the publication of raw devices apart, by group. A published raw device is only bound at a pod's path, which LVM does not
-// see. If the driver publishes it after the check that nothing uses it, LVM deactivates it, and the kernel gives its number, which the pod has, to the
-// next device.
-type bindings struct {
-	mu     sync.Mutex
-	groups map[lvm.VGUUID]*sync.RWMutex
-}
+// The kinds of work that Engine.bindings keeps apart. A published raw device is only bound at a pod's path, which LVM does not see. If the driver
+// publishes it after the check that nothing uses it, LVM deactivates it, and the kernel gives its number, which the pod has, to the next device.
+const (
+	binding   = oplock.First
+	replacing = oplock.Second
+)
 
-func (b *bindings) of(group lvm.VGUUID) *sync.RWMutex {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.groups == nil {
-		b.groups = map[lvm.VGUUID]*sync.RWMutex{}
+// Binding keeps the devices of a group from being deactivated, and activated again, until bound is called. KindBusy: that is under way.
+func (e *Engine) Binding(group lvm.VGUUID) (bound func(), err error) {
+	bound, ok := e.bindings.Begin(string(group), binding)
+	if !ok {
+		return nil, lvm.Errorf(lvm.KindBusy, "the driver activates volumes of volume group %s again; retry", group)
 	}
-	if b.groups[group] == nil {
-		b.groups[group] = &sync.RWMutex{}
-	}
-	return b.groups[group]
-}
-
-// Binding keeps the devices of a group from being deactivated, and activated again, until bound is called.
-func (e *Engine) Binding(group lvm.VGUUID) (bound func()) {
-	guard := e.bindings.of(group)
-	guard.RLock()
-	return guard.RUnlock
+	return bound, nil
 }

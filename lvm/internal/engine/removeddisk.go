@@ -62,10 +62,10 @@ func (e *Engine) mapPresentDisks(ctx context.Context, g lvm.Group, lv lvm.LV, v 
 	if err != nil {
 		return "", err
 	}
-	left := pvs
-	if active {
-		left, _, err = e.UnmappedPVs(g, lv, path)
+	if !active {
+		return "", lvm.Errorf(lvm.KindOf(failure), "volume %s/%s maps the removed disk %s, and cannot be activated again: %w", g.Name, lv.Name, strings.Join(removed, ", "), OrNoEffect(failure))
 	}
+	left, _, err := e.UnmappedPVs(g, lv, path)
 	if err == nil && len(left) > 0 {
 		err = lvm.Errorf(lvm.KindOf(failure), "volume %s/%s still maps the removed disk %s instead of %s: %w", g.Name, lv.Name, strings.Join(removed, ", "), pvs[0].Device, OrNoEffect(failure))
 	}

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -112,7 +113,7 @@ func names(set map[string]bool) string { return strings.Join(slices.Sorted(maps.
 func (c *groupCheck) checkMissing(p checkedVolume, missing map[string]bool) {
 	below := lvm.PVsBelow(c.group, p.lv)
 	maps.DeleteFunc(below, func(pv string, _ bool) bool { return !missing[pv] })
-	lost := names(below)
+	lost := cmp.Or(names(below), names(missing))
 	switch d := c.group.DamageOf(p.lv, missing, 0); {
 	case d.Lost:
 		c.addMissing(lvm.ConditionVolumeDataMissing, p.volume, lost, "a part of its data is on the missing physical volume %s: reconnect the disk, or restore the volume from a backup", lost)

@@ -34,7 +34,7 @@ func (c *groupCheck) checkThin(ctx context.Context, p checkedVolume) {
 		c.addPool(lvm.ConditionThinPoolFailed, p.volume, p.lv.Pool, "its thin pool %s takes no writes (%s): %s", name, s.FailureReason(), failedRemedy(c.group, p.lv.Pool, *s))
 	case s.IsFull():
 		c.addPool(lvm.ConditionThinPoolFull, p.volume, p.lv.Pool, "its thin pool %s is full (data %s, metadata %s): writes fail; %s",
-			name, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal), poolRemedy(c.group, p.lv.Pool))
+			name, lvm.Percent(s.DataUsed, s.DataTotal), lvm.Percent(s.MetadataUsed, s.MetadataTotal), poolRemedy(c.group, p.lv.Pool, s.Mode == "ro"))
 	}
 }
 
@@ -68,7 +68,7 @@ func (c *groupCheck) checkPool(ctx context.Context, name string) *lvm.PoolStatus
 		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "the driver creates no volume or snapshot: %s", lv.Thin.OvercommitReason)
 	case near: // the driver should have extended it before
 		c.addPool(lvm.ConditionThinPoolNearlyFull, lvm.Volume{}, name, "thin pool %s/%s is nearly full: data %s of %s, metadata %s of %s, %s provisioned; %s",
-			c.group.Name, name, lvm.Percent(s.DataUsed, s.DataTotal), m.Size, lvm.Percent(s.MetadataUsed, s.MetadataTotal), m.MetadataSize, m.Provisioned, poolRemedy(c.group, name))
+			c.group.Name, name, lvm.Percent(s.DataUsed, s.DataTotal), m.Size, lvm.Percent(s.MetadataUsed, s.MetadataTotal), m.MetadataSize, m.Provisioned, poolRemedy(c.group, name, false))
 	}
 	return s
 }
@@ -77,11 +77,14 @@ func (c *groupCheck) poolStatus(pool lvm.LV) (*lvm.PoolStatus, error) {
 	return status(c, lvm.DeviceUUID(c.group.UUID, pool.UUID)+"-tpool", "thin-pool", dm.ParsePool)
 }
 
-// poolRemedy says how a pool gets space. A group without free extents needs a disk first.
-func poolRemedy(g lvm.Group, pool string) string {
+// poolRemedy says how a pool gets space. A group without free extents needs a disk first. A read-only pool, whose metadata is full, deletes nothing.
+func poolRemedy(g lvm.Group, pool string, readOnly bool) string {
 	disk := ""
 	if g.FreeExtents() == 0 {
 		disk = fmt.Sprintf("add a disk to volume group %s, which has no extent to allocate (vgextend %s DISK), and ", g.Name, g.Name)
+	}
+	if readOnly {
+		return fmt.Sprintf("%sextend its metadata (lvextend --poolmetadatasize +SIZE %s/%s)", disk, g.Name, pool)
 	}
 	return fmt.Sprintf("delete snapshots or volumes, or %[3]sextend the pool (lvextend -L+SIZE %[1]s/%[2]s; its metadata: lvextend --poolmetadatasize +SIZE %[1]s/%[2]s)", g.Name, pool, disk)
 }

@@ -187,3 +187,39 @@ func EachAtOnce(groups []lvm.VGUUID, do func(group lvm.VGUUID) error) error {
 	wait.Wait()
 	return errors.Join(errs...)
 }
+
+// Exclusion keeps two kinds of work on one thing apart. Any number of works of one kind may be under way; none of the other kind begins meanwhile.
+// It waits for nothing.
+type Exclusion struct {
+	mu       sync.Mutex
+	underWay map[string]int // works by what they are on: each of the first kind is +1, each of the second -1
+}
+
+// Kind is a kind of work.
+type Kind int
+
+// The kinds of an Exclusion's work.
+const (
+	First  Kind = 1
+	Second Kind = -1
+)
+
+// Begin reports whether no work of the other kind is under way. Then none begins until end is called.
+func (x *Exclusion) Begin(on string, kind Kind) (end func(), ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.underWay[on]*int(kind) < 0 {
+		return func() {}, false
+	}
+	if x.underWay == nil {
+		x.underWay = map[string]int{}
+	}
+	x.underWay[on] += int(kind)
+	return func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.underWay[on] -= int(kind); x.underWay[on] == 0 {
+			delete(x.underWay, on)
+		}
+	}, true
+}

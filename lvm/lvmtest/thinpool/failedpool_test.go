@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
@@ -140,21 +139,82 @@ func TestFailedPoolOfPublishedDevice(t *testing.T) {
 	device := d.MustActivate(t, raw)
 	d.MustActivate(t, other)
 	setPool(t, node, b, "ro discard_passdown error_if_no_space needs_check")
-	published := make(chan string, 1)
-	kernel.found = func(path string) {
-		if path != device {
-			return
+	publish := func() error { // as NodePublishVolume does, but without the device
+		bound, err := d.Binding(raw.ID)
+		if err == nil {
+			bound()
 		}
-		kernel.found = nil
-		go func() {
-			defer d.Binding(raw.ID)()
-			published <- d.MustDevice(t, raw)
-		}()
-		time.Sleep(100 * time.Millisecond) // a publication that does not wait has then read the device
+		return err
+	}
+	var refused error
+	kernel.found = func(path string) {
+		if path == device {
+			refused = publish()
+		}
 	}
 	d.MustActivate(t, other)
-	if is, now := <-published, d.MustDevice(t, raw); is != now || now == device {
-		t.Errorf("the pod gets %s; the volume's device was %s and is %s", is, device, now)
+	if lvm.KindOf(refused) != lvm.KindBusy || d.MustDevice(t, raw) == device {
+		t.Errorf("a publication while the pool is activated again: %v; the volume's device was %s and is %s", refused, device, d.MustDevice(t, raw))
+	}
+	kernel.found = nil
+	hosttest.Must(t, publish())
+
+	setPool(t, node, b, "ro discard_passdown error_if_no_space needs_check")
+	bound, err := d.Binding(raw.ID)
+	hosttest.Must(t, err)
+	device = d.MustDevice(t, raw)
+	d.MustActivate(t, other)
+	if now := d.MustDevice(t, raw); now != device {
+		t.Errorf("while %s is published, the volume gets %s", device, now)
+	}
+	bound()
+	d.MustActivate(t, other)
+	if d.MustDevice(t, raw) == device {
+		t.Error("the pool was not activated again after the publication")
+	}
+}
+
+// leftMapping is the mapping of the only encrypted volume. A failed staging left it open.
+type leftMapping struct {
+	lvm.Encryptor
+	closed func() // releases the logical volume; nil: there is no mapping
+}
+
+func (m *leftMapping) Mapping(string) (string, uint64, bool, error) {
+	return "/dev/dm-mapping", 0, m.closed != nil, nil
+}
+
+func (m *leftMapping) Unstage(context.Context, string) error {
+	if m.closed != nil {
+		m.closed()
+	}
+	m.closed = nil
+	return nil
+}
+
+// TestFailedPoolOfOpenVolume: an encrypted volume that a failed staging left open is closed, so that the pool can be activated again, but not one
+// that is being staged.
+func TestFailedPoolOfOpenVolume(t *testing.T) {
+	node := hosttest.NewNode()
+	b, mapping := hosttest.OnFake(node), &leftMapping{}
+	d := hosttest.StartOn(t, node, lvm.Config{Encryption: mapping}, lvm.Machine{})
+	spec := b.Thin("encrypted", 8*lvm.MiB, lvm.ID{})
+	spec.Class.Encryption = lvm.EncryptionLUKS2
+	v, other := d.MustCreate(t, spec), d.MustCreate(t, b.Thin("other", 8*lvm.MiB, lvm.ID{}))
+	device := d.MustActivate(t, v)
+	d.MustActivate(t, other)
+	mapping.closed = node.Hold(device)
+	setPool(t, node, b, "ro discard_passdown error_if_no_space needs_check")
+
+	staged := node.Hold(device)
+	d.MustActivate(t, other)
+	if mapping.closed == nil || d.MustDevice(t, v) != device {
+		t.Error("the driver closed a volume that is being staged")
+	}
+	staged()
+	d.MustActivate(t, other)
+	if mapping.closed != nil || d.MustDevice(t, v) == device {
+		t.Error("the driver did not activate the pool of an open but unused volume again")
 	}
 }
 
