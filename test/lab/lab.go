@@ -148,7 +148,7 @@ func (l *Lab) Up(ctx context.Context, opt UpOptions) (err error) {
 		return errors.New("only nodes on emulated hardware have a kernel of another suite, or another processor: use `lab up --hardware`")
 	}
 	if opt.Arch != thisArch && opt.ControlPlane {
-		return errors.New("Kubernetes is compiled for this machine's processor: raise nodes with another one with `lab up --hardware --no-kubernetes`")
+		return errors.New("a node with another processor joins no cluster, because Kubernetes is compiled for this machine: use `lab up --hardware --no-kubernetes`")
 	}
 	if os.Getuid() != 0 {
 		return errors.New("the lab needs root: it makes a network namespace and tap devices")

@@ -12,6 +12,7 @@ import (
 	"github.com/nodelvm/nodelvm/lvm"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest"
 	"github.com/nodelvm/nodelvm/lvm/lvmtest/hosttest"
+	"github.com/nodelvm/nodelvm/lvm/lvmtest/wait"
 )
 
 // encryptor records what a Host asks of it, and the LVM commands in between.
@@ -49,6 +50,16 @@ func (e *encryptor) take(kinds ...string) (events []string) {
 	}
 	e.events = nil
 	return events
+}
+
+// awaitRemoval waits until the driver has noted an lvremove. The volume is gone a moment before.
+func (e *encryptor) awaitRemoval(t *testing.T) {
+	t.Helper()
+	wait.For(t, time.Minute, "the driver has noted the removal", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return slices.Contains(e.events, "lvremove")
+	})
 }
 
 func (e *encryptor) Mapping(string) (string, uint64, bool, error) {
@@ -210,7 +221,7 @@ func TestErasureReachesAllLegs(t *testing.T) {
 	e.erased = nil
 	e.mu.Unlock()
 	set("AA 16384/16384 idle")
-	d.WaitWiped(t)
+	e.awaitRemoval(t)
 	if got, want := e.take("erase", "lvremove"), []string{"erase deleting " + v.ID.LV, "lvremove"}; !slices.Equal(got, want) {
 		t.Errorf("after it: %q, want %q", got, want)
 	}
@@ -227,8 +238,8 @@ func TestErasureResumes(t *testing.T) {
 	first.Stop(t)
 	e.stuck = nil
 	e.take()
-	next := startWith(t, node, e, lvm.Machine{})
-	next.WaitWiped(t)
+	startWith(t, node, e, lvm.Machine{})
+	e.awaitRemoval(t)
 	if got, want := e.take("erase", "lvremove"), []string{"erase deleting " + v.ID.LV, "lvremove"}; !slices.Equal(got, want) {
 		t.Errorf("after the restart: %q, want %q", got, want)
 	}
